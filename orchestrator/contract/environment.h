@@ -24,6 +24,7 @@
 /* What differs from host to host. */
 struct smd_placement_host {
 	char *interface;              /* that leads to the others; or NULL: any */
+	unsigned link_mbps;             /* of that; 0: not known */
 	char *token_file;             /* the job's token there; or NULL: it has none */
 	char *servers_file;           /* which reduction servers serve, there; or NULL */
 	unsigned server_bandwidth_mbps; /* of each reduction server there; 0: not known */
@@ -59,6 +60,7 @@ int smd_placement_is_reducer(const struct smd_placement *placement, int index);
 const char *smd_placement_interface(const struct smd_placement *placement, int pool, int index);
 const char *smd_placement_token_file(const struct smd_placement *placement, int pool, int index);
 const char *smd_placement_servers_file(const struct smd_placement *placement, int pool, int index);
+unsigned smd_placement_link(const struct smd_placement *placement, int pool, int index); /* Mbit/s; 0: not known */
 unsigned smd_placement_server_bandwidth(
 	const struct smd_placement *placement, int pool, int index); /* Mbit/s; 0: not known */
 

@@ -2,6 +2,10 @@
  */
 #include "orchestrator/contract/contract.h"
 
+#include <limits.h>
+
+#define SERVER_POOL 2
+
 static const struct {
 	const char *name;
 	const char *value;
@@ -12,6 +16,54 @@ static const struct {
 	{"NCCL_TUNER_PLUGIN", "libnccl-net-summand.so"},
 	{"NCCL_COLLNET_ENABLE", "1"}, /* off by default, and without it no plugin may reduce */
 };
+
+/* The slowest link of those of pools 0 and 1. 0: of one it is not known. */
+static unsigned slowest_link(const struct smd_contract *contract)
+{
+	unsigned least = UINT_MAX;
+
+	for (int pool = 0; pool <= 1; pool++) {
+		for (int i = 0; i < contract->job->pools[pool].replica_count; i++) {
+			unsigned mbps = smd_placement_link(contract->placement, pool, i);
+
+			least = mbps < least ? mbps : least;
+		}
+	}
+	return least;
+}
+
+/* What the reduction servers carry together. 0: of one it is not known, or there are reducers, which share workers' links. */
+static unsigned long servers_together(const struct smd_contract *contract)
+{
+	unsigned long sum = 0;
+
+	if (contract->placement->nreducers > 0) {
+		return 0;
+	}
+	for (int i = 0; i < contract->job->pools[SERVER_POOL].replica_count; i++) {
+		unsigned mbps = smd_placement_server_bandwidth(contract->placement, SERVER_POOL, i);
+
+		if (mbps == 0) {
+			return 0;
+		}
+		sum += mbps;
+	}
+	return sum;
+}
+
+/* How much the servers carry for each node, so that the plugin's tuner knows where they pay. The same for all replicas. */
+static int add_links(const struct smd_contract *contract, struct smd_environment *out)
+{
+	unsigned long node = slowest_link(contract), servers = servers_together(contract);
+
+	while (servers > SMD_SHARE_TERM_MAX || node > SMD_SHARE_TERM_MAX) {
+		servers /= 2;
+		node /= 2;
+	}
+	return servers > 0 && node > 0
+		       ? smd_environment_set(out, "SUMMAND_NCCL_SERVER_LINKS", "%lu/%lu", servers, node)
+		       : 0;
+}
 
 int smd_nccl_add(const struct smd_contract *contract, const struct smd_position *position,
 	struct smd_environment *out)
@@ -31,6 +83,7 @@ int smd_nccl_add(const struct smd_contract *contract, const struct smd_position 
 		for (size_t i = 0; i < sizeof(plugin) / sizeof(plugin[0]) && !ret; i++) {
 			ret = smd_environment_set(out, plugin[i].name, "%s", plugin[i].value);
 		}
+		ret = ret ? ret : add_links(contract, out);
 	}
 	return ret;
 }

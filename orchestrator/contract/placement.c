@@ -120,6 +120,13 @@ const char *smd_placement_servers_file(const struct smd_placement *placement, in
 	return host ? host->servers_file : placement->servers_file;
 }
 
+unsigned smd_placement_link(const struct smd_placement *placement, int pool, int index)
+{
+	const struct smd_placement_host *host = host_of(placement, pool, index);
+
+	return host ? host->link_mbps : 0;
+}
+
 unsigned smd_placement_server_bandwidth(const struct smd_placement *placement, int pool, int index)
 {
 	const struct smd_placement_host *host = host_of(placement, pool, index);

@@ -85,6 +85,10 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 			continue; /* nothing runs there */
 		}
 		host->interface = strdup(chosen[i].interface->name);
+		/* Over RDMA other cards may carry it. */
+		if (!chosen[i].interface->is_loopback && hosts->hosts[i].facts.nrdma == 0) {
+			host->link_mbps = chosen[i].interface->speed_mbps;
+		}
 		host->server_bandwidth_mbps = smd_run_host_server_mbps(
 			&hosts->hosts[i].facts, chosen[i].interface, (unsigned)servers);
 		if (has_token && asprintf(&host->token_file, "%s/" SMD_JOB_TOKEN_FILE,

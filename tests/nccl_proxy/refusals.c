@@ -92,8 +92,9 @@ bool decline_without_servers(void)
 
 /* Which node makes it. */
 struct trouble {
-	int node;           /* -1: all of them */
-	const char *list;   /* of its servers */
+	int node;             /* -1: all of them */
+	const char *variable; /* has this value there; NULL: the list of servers has */
+	const char *value;
 	const char *reason; /* in every node's log */
 };
 
@@ -134,7 +135,9 @@ static void connect_again(struct fleet_node *node, struct collnet *collnet)
 static void fail_together(struct fleet_node *node)
 {
 	const struct trouble *trouble = node->argument;
-	char *common = strdup(getenv(LIST_VARIABLE));
+	const char *variable = trouble->variable ? trouble->variable : LIST_VARIABLE;
+	const char *common = getenv(variable);
+	char *kept = strdup(common ? common : "");
 	char handles[FLEET_NODES_MAX * NCCL_HANDLE_BYTES];
 	char mine[NCCL_HANDLE_BYTES];
 	void *library = library_open();
@@ -142,7 +145,7 @@ static void fail_together(struct fleet_node *node)
 	struct proxy proxy;
 
 	if (trouble->node == node->rank || trouble->node < 0) {
-		setenv(LIST_VARIABLE, trouble->list, 1);
+		setenv(variable, trouble->value, 1);
 	}
 	collnet_find(&collnet, library, COLLNET_NEWEST);
 	proxy_listen(&proxy, &collnet, node, &shape, mine);
@@ -150,10 +153,10 @@ static void fail_together(struct fleet_node *node)
 	CHECK(!connect_together(node, &proxy, handles));
 	CHECK(logbook_has(NCCL_LOG_INFO, trouble->reason));
 	proxy_close(&proxy);
-	setenv(LIST_VARIABLE, common, 1);
+	setenv(variable, kept, 1);
 	connect_again(node, &collnet);
 	library_close(library);
-	free(common);
+	free(kept);
 }
 
 /* ---- other servers ---- */
@@ -169,7 +172,7 @@ static bool one_server_is_silent(void)
 	servers_start(&servers, 1);
 	servers_start(&silent, 1);
 	setenv(LIST_VARIABLE, servers.list, 1);
-	trouble.list = silent.list;
+	trouble.value = silent.list;
 	trouble.reason = silent.list;
 	servers_signal(&silent, 0, SIGSTOP);
 	good = fleet_run(&(struct fleet){
@@ -183,7 +186,7 @@ static bool one_server_is_silent(void)
 bool one_cannot_reach(void)
 {
 	char address[64];
-	struct trouble trouble = {.list = address, .reason = address};
+	struct trouble trouble = {.value = address, .reason = address};
 	static const int nodes[] = {-1, 0, 2};
 	bool good = true;
 
@@ -200,9 +203,14 @@ bool one_cannot_reach(void)
 	return good && one_server_is_silent();
 }
 
-/* The same servers in another order, or fewer of them: ranks would deal their chunks otherwise. */
+/*
+ * The same servers in another order, or fewer of them: ranks would deal their chunks otherwise. Or
+ * something else is set from which all-reduces are to come this way.
+ */
 bool one_has_other_servers(void)
 {
+	static const char *const settings[][2] = {
+		{"SUMMAND_NCCL_MIN_BYTES", "2M"}, {"SUMMAND_NCCL_SERVER_LINKS", "4/1"}};
 	struct servers servers;
 	struct trouble trouble = {.node = 1};
 	char reversed[160];
@@ -212,8 +220,16 @@ bool one_has_other_servers(void)
 	setenv(LIST_VARIABLE, servers.list, 1);
 	snprintf(reversed, sizeof(reversed), "%s,%s", servers.addresses[1], servers.addresses[0]);
 	for (int i = 0; i < 2 && good; i++) {
-		trouble.list = i ? reversed : servers.addresses[0];
+		trouble.value = i ? reversed : servers.addresses[0];
 		trouble.reason = "node-1";
+		good = fleet_run(&(struct fleet){
+			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
+	}
+	for (int i = 0; i < 2 && good; i++) {
+		trouble = (struct trouble){.node = 1,
+			.variable = settings[i][0],
+			.value = settings[i][1],
+			.reason = settings[i][0]};
 		good = fleet_run(&(struct fleet){
 			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
 	}
@@ -235,7 +251,7 @@ static void miss_one(struct fleet_node *node)
 	const struct trouble *trouble = node->argument;
 	char handles[FLEET_NODES_MAX * NCCL_HANDLE_BYTES];
 	char mine[NCCL_HANDLE_BYTES];
-	bool late = trouble->list != NULL;
+	bool late = trouble->value != NULL;
 	void *library = library_open();
 	struct collnet collnet;
 	struct proxy proxy;
@@ -263,8 +279,9 @@ static void miss_one(struct fleet_node *node)
 
 bool one_does_not_come(void)
 {
-	static const struct trouble troubles[] = {
-		{2, NULL, "node 2"}, {0, "late", "node 0"}, {1, "late", "node 1"}};
+	static const struct trouble troubles[] = {{.node = 2, .reason = "node 2"},
+		{.node = 0, .value = "late", .reason = "node 0"},
+		{.node = 1, .value = "late", .reason = "node 1"}};
 	bool good = true;
 
 	setenv("SUMMAND_CONNECT_TIMEOUT", "4", 1);

@@ -192,6 +192,7 @@ static int variables_of_a_job(void **state)
 	setenv("NCCL_COLLNET_ENABLE", "1", 1);
 	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1);
 	unsetenv("CLUSTER_SPEC");
+	unsetenv("SUMMAND_NCCL_SERVER_LINKS");
 	setenv("SUMMAND_NCCL_MIN_BYTES", "1M", 1);
 	unsetenv("NCCL_ALGO");
 	unsetenv("NCCL_PROTO");
@@ -445,6 +446,60 @@ static void without_a_size_what_nccl_expects_decides(void **state)
 	}
 }
 
+/* What servers' links carry may be more than nodes' do, or less. */
+static void servers_count_as_much_as_their_links(void **state)
+{
+	static const struct {
+		const char *links;
+		unsigned servers;
+		int expected;
+	} cases[] = {
+		{"400/100", 1, NCCL_ALGO_COLLNET_CHAIN},
+		{"11/4", 1, NCCL_ALGO_COLLNET_CHAIN}, /* 16/11 of a link, a ring 6/4 */
+		{"10/4", 1, SHUT},                    /* 16/10 */
+		{"10/25", 4, SHUT},
+		{"", 4, NCCL_ALGO_COLLNET_CHAIN},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		void *ctx;
+		costs table;
+
+		give_servers(cases[i].servers);
+		setenv("SUMMAND_NCCL_SERVER_LINKS", cases[i].links, 1);
+		ctx = open_tuner_for(5, 4, 4);
+		set_costs(table, 4, 64 << 20, 12.5);
+		assert_int_equal(choice_of(5, ctx, NCCL_FUNC_ALLREDUCE, 64 << 20, table),
+			cases[i].expected);
+		close_tuner(5, ctx);
+	}
+}
+
+/* The number of servers counts, as if nothing were set. */
+static void bad_links_are_told_and_not_used(void **state)
+{
+	static const char *const bad[] = {"4", "0/1", "4/0", "4.5/1", "-4/1", "lots"};
+
+	(void)state;
+	give_servers(4);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		void *ctx;
+		costs table;
+
+		unsetenv("SUMMAND_NCCL_SERVER_LINKS");
+		close_tuner(5, open_tuner_for(5, 3, 3)); /* so that the next is news */
+		setenv("SUMMAND_NCCL_SERVER_LINKS", bad[i], 1);
+		warned = 0;
+		ctx = open_tuner_for(5, 4, 4);
+		assert_int_equal(warned, 1);
+		set_costs(table, 4, 64 << 20, 12.5);
+		assert_int_equal(choice_of(5, ctx, NCCL_FUNC_ALLREDUCE, 64 << 20, table),
+			NCCL_ALGO_COLLNET_CHAIN);
+		close_tuner(5, ctx);
+	}
+}
+
 /* NCCL makes a ring of float8 1,024 times as dear; the link is as fast as before. */
 static void a_ring_that_is_not_wanted_does_not_hide_the_link(void **state)
 {
@@ -466,12 +521,12 @@ static void servers_that_cannot_win_are_told(void **state)
 	(void)state;
 	give_servers(2);
 	close_tuner(5, open_tuner(5, 2));
-	assert_non_null(strstr(last_line, "2 servers cannot be faster for 2 nodes"));
+	assert_non_null(strstr(last_line, "servers of 2 links cannot be faster for 2 nodes"));
 	assert_non_null(strstr(last_line, "SUMMAND_NCCL_MIN_BYTES=1M uses them all the same"));
 	give_servers(3);
 	close_tuner(5, open_tuner(5, 3));
 	assert_non_null(
-		strstr(last_line, "that it makes faster, by NCCL's costs for 3 nodes and 3"));
+		strstr(last_line, "it makes faster, by NCCL's costs for 3 nodes and servers of 3 links"));
 }
 
 /* NCCL 2.21 shows no costs. */
@@ -577,6 +632,8 @@ int main(void)
 			without_a_size_what_nccl_expects_decides, variables_of_a_job),
 		cmocka_unit_test_setup(
 			a_ring_that_is_not_wanted_does_not_hide_the_link, variables_of_a_job),
+		cmocka_unit_test_setup(servers_count_as_much_as_their_links, variables_of_a_job),
+		cmocka_unit_test_setup(bad_links_are_told_and_not_used, variables_of_a_job),
 		cmocka_unit_test_setup(servers_that_cannot_win_are_told, variables_of_a_job),
 		cmocka_unit_test_setup(
 			v2_takes_a_chain_from_1_mib_where_servers_can_win, variables_of_a_job),

@@ -378,6 +378,51 @@ static void nccl_is_told_of_interface_and_plugin(void **state)
 	contract_close(&process);
 }
 
+/* What the servers' links carry against a node's, where all of them are known. */
+static void nccl_is_told_of_servers_links(void **state)
+{
+	struct smd_placement_host hosts[] = {{.link_mbps = 25000}, {.link_mbps = 10000},
+		{.link_mbps = 100000, .server_bandwidth_mbps = 50000}};
+	int workers[] = {0, 1}, chief[] = {0}, servers[] = {2, 2};
+	struct smd_placement *placement;
+	struct contracted process;
+	struct smd_job job;
+
+	(void)state;
+	contract_job(&job, 2, 2, 0);
+	job.pools[2].role = SMD_ROLE_REDUCTION_SERVER;
+	contract_open(&process, &job, 1, 0);
+	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
+	placement = &process.placement;
+	placement->hosts = hosts; /* nhosts stays 0: they are this test's */
+	placement->host_of[0] = chief;
+	placement->host_of[1] = workers;
+	placement->host_of[2] = servers;
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "100000/10000"));
+	contract_next(&process, 0, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "100000/10000"));
+	contract_next(&process, 2, 0, 0);
+	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
+	placement->nreducers = 1;
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
+	placement->nreducers = 0;
+	hosts[2].server_bandwidth_mbps = 1500000;
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "750000/2500"));
+	hosts[1].link_mbps = 0;
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
+	hosts[1].link_mbps = 10000;
+	hosts[2].server_bandwidth_mbps = 0;
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
+	placement->hosts = NULL;
+	placement->host_of[0] = placement->host_of[1] = placement->host_of[2] = NULL;
+	contract_close(&process);
+}
+
 /* Linux takes no variable longer than 128 KiB, so however large a job is, a process costs no more
  * than that for each variable; and what is left out is told. */
 static void what_cannot_be_passed_is_left_out(void **state)
@@ -454,6 +499,7 @@ int main(void)
 		cmocka_unit_test(the_spec_may_be_left_out),
 		cmocka_unit_test(a_trial_has_its_own_places),
 		cmocka_unit_test(nccl_is_told_of_interface_and_plugin),
+		cmocka_unit_test(nccl_is_told_of_servers_links),
 		cmocka_unit_test(what_cannot_be_passed_is_left_out),
 		cmocka_unit_test(a_long_spec_can_be_left_out),
 	};

@@ -272,7 +272,7 @@ static void node_votes(struct smd_agreement *agreement, const struct smd_ballot 
 		verdict_no(agreement, vote->err, vote->node, vote->name, vote->text);
 	} else if (vote->pool != agreement->side.pool) {
 		snprintf(text, sizeof(text),
-			"its reduction servers must be node 0's, %.120s, got %.120s",
+			"its reduction servers and settings must be node 0's, %.120s, got %.120s",
 			agreement->side.servers, vote->text);
 		verdict_no(agreement, -EINVAL, vote->node, vote->name, text);
 	}

@@ -31,7 +31,7 @@ struct smd_agreement_side {
 	unsigned nnodes;
 	unsigned node;
 	const char *name; /* of this node, in messages */
-	uint64_t pool;    /* equal where the servers are */
+	uint64_t pool;    /* equal where the servers are, and what else must be */
 	const char *servers;
 };
 

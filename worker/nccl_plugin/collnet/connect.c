@@ -13,12 +13,13 @@
 #include "worker/nccl_plugin/collnet/agreement.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/comm.h"
+#include "worker/nccl_plugin/collnet/tuner.h"
 
 /* What this node says of itself to the others. */
 struct identity {
 	char name[SMD_AGREEMENT_NAME_MAX + 1];
-	char servers[256];
-	uint64_t pool;
+	char servers[256]; /* and what is set of the tuner, before them */
+	uint64_t pool;     /* of the job, and of all of that */
 	unsigned timeout_s;
 };
 
@@ -26,6 +27,25 @@ struct identity {
 static uint64_t hash_text(uint64_t hash, const char *text)
 {
 	return smd_hash(hash, text, strlen(text) + 1);
+}
+
+static void append(struct identity *identity, size_t *used, const char *one, const char *two)
+{
+	*used += (size_t)snprintf(identity->servers + *used, sizeof(identity->servers) - *used,
+		"%s%s", one, two);
+	*used = *used < sizeof(identity->servers) ? *used : sizeof(identity->servers) - 1;
+	identity->pool = hash_text(hash_text(identity->pool, one), two);
+}
+
+/* Nodes whose tuners were told other things would wait for each other, each in its own algorithm. */
+static void append_variable(struct identity *identity, size_t *used, const char *name)
+{
+	const char *value = getenv(name);
+
+	if (value && *value) {
+		append(identity, used, name, "=");
+		append(identity, used, value, " ");
+	}
 }
 
 static int identity_read(struct identity *identity, struct smd_error *error)
@@ -43,13 +63,10 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	snprintf(identity->name, sizeof(identity->name), "%s", config.replica);
 	identity->timeout_s = config.connect_timeout_s;
 	identity->pool = hash_text(SMD_HASH_SEED, config.job);
+	append_variable(identity, &used, SMD_TUNER_MIN_BYTES);
+	append_variable(identity, &used, SMD_TUNER_LINKS);
 	for (unsigned i = 0; i < config.nservers; i++) {
-		identity->pool = hash_text(identity->pool, config.servers[i]);
-		used += used < sizeof(identity->servers)
-				? (size_t)snprintf(identity->servers + used,
-					  sizeof(identity->servers) - used, "%s%s", i ? "," : "",
-					  config.servers[i])
-				: 0;
+		append(identity, &used, i ? "," : "", config.servers[i]);
 	}
 	smd_config_free(&config);
 	return 0;

@@ -20,7 +20,7 @@ struct smd_tuner {
 	uint64_t min_bytes; /* and says from where on servers are used */
 	double nranks;
 	double nnodes;
-	double nservers;
+	double links; /* of a node's speed, that the servers have together */
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -41,13 +41,10 @@ static bool is_news(const char *line)
 	return news;
 }
 
-/*
- * How often an operation's bytes cross the slowest link through servers, in time: a server's link
- * is taken to carry what a node's does.
- */
+/* How often an operation's bytes cross the slowest link through servers, in time. */
 static double crossings(const struct smd_tuner *tuner)
 {
-	return tuner->nservers < tuner->nnodes ? tuner->nnodes / tuner->nservers : 1.0;
+	return tuner->links < tuner->nnodes ? tuner->nnodes / tuner->links : 1.0;
 }
 
 /* The same for a ring. */
@@ -74,17 +71,18 @@ static void describe(const struct smd_tuner *tuner, char *line, size_t size)
 	} else if (can_win(tuner)) {
 		snprintf(line, size,
 			"tuner: CollNet for all-reduces that it makes faster, by NCCL's costs for "
-			"%.0f nodes and %.0f servers; the rest is NCCL's",
-			tuner->nnodes, tuner->nservers);
+			"%.0f nodes and servers of %.3g links; the rest is NCCL's",
+			tuner->nnodes, tuner->links);
 	} else {
 		snprintf(line, size,
-			"tuner: every choice is NCCL's: %.0f servers cannot be faster for %.0f "
-			"nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
-			tuner->nservers, tuner->nnodes);
+			"tuner: every choice is NCCL's: servers of %.3g links cannot be faster for "
+			"%.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
+			tuner->links, tuner->nnodes);
 	}
 }
 
-static void tell(const struct smd_tuner *tuner, const char *refused)
+/* Says what it does, and of what was set what cannot be read, where that is news. */
+static void tell(const struct smd_tuner *tuner, const char *size, const char *links)
 {
 	char line[sizeof(told)];
 
@@ -92,30 +90,46 @@ static void tell(const struct smd_tuner *tuner, const char *refused)
 	if (!is_news(line)) {
 		return;
 	}
-	if (refused) {
-		smd_nccl_log_warn("SUMMAND_NCCL_MIN_BYTES: must be a size like 1M, got \"%s\"; it "
-				  "is left to NCCL's costs",
-			refused);
+	if (size) {
+		smd_nccl_log_warn(SMD_TUNER_MIN_BYTES ": must be a size like 1M, got \"%s\"; it "
+						      "is left to NCCL's costs",
+			size);
+	}
+	if (links) {
+		smd_nccl_log_warn(SMD_TUNER_LINKS ": must be what all servers carry and what a node "
+						  "does, like 400/100, got \"%s\"; a server is "
+						  "taken to carry what a node does",
+			links);
 	}
 	smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
 }
 
+/* What is set, or NULL. */
+static const char *variable(const char *name)
+{
+	const char *text = getenv(name);
+
+	return text && *text ? text : NULL;
+}
+
 struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers)
 {
-	const char *text = getenv("SUMMAND_NCCL_MIN_BYTES");
+	const char *size = variable(SMD_TUNER_MIN_BYTES), *links = variable(SMD_TUNER_LINKS);
 	struct smd_tuner *tuner = nservers && nnodes > 1 ? malloc(sizeof(*tuner)) : NULL;
-	bool refused = false;
+	struct smd_share share = {nservers, 1};
+	bool bad_size = false, bad_links = false;
 
 	if (tuner) {
 		*tuner = (struct smd_tuner){.min_bytes = MIN_BYTES_LESS,
 			.nranks = (double)nranks,
-			.nnodes = (double)nnodes,
-			.nservers = nservers};
-		refused = text && *text && smd_parse_size(text, &tuner->min_bytes);
-		tuner->told = text && *text && !refused;
+			.nnodes = (double)nnodes};
+		bad_size = size && smd_parse_size(size, &tuner->min_bytes);
+		tuner->told = size && !bad_size;
+		bad_links = links && smd_parse_share(links, &share);
+		tuner->links = (double)share.part / share.whole;
 	}
 	if (tuner || nservers == 0) { /* one node is no news */
-		tell(tuner, refused ? text : NULL);
+		tell(tuner, bad_size ? size : NULL, bad_links ? links : NULL);
 	}
 	return tuner;
 }

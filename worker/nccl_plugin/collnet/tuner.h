@@ -5,7 +5,9 @@
  * itself. All else is left to NCCL.
  *
  * All ranks decide alike, without a word between them: NCCL's costs, the numbers of nodes and
- * servers and the variable are the same on all.
+ * servers and the variables are the same on all. (The nodes compare these: connect.c.) So nothing
+ * that a rank learns while it runs may count: it calls for each operation when it begins it, and
+ * no two ranks have begun as many when they hear of a server that was lost.
  *
  * A tuner is one communicator's. NULL is a tuner too, one that leaves every choice to NCCL: the
  * plugin is off, there is only one node, or no memory. Nothing here fails, because NCCL would end
@@ -17,6 +19,14 @@
 #include <stddef.h>
 
 struct smd_tuner;
+
+#define SMD_TUNER_MIN_BYTES "SUMMAND_NCCL_MIN_BYTES"
+
+/*
+ * "400/100": what the servers' links carry together, and what a node's does, both in any unit. Without it a server is taken to
+ * carry what a node does.
+ */
+#define SMD_TUNER_LINKS "SUMMAND_NCCL_SERVER_LINKS"
 
 /* nservers 0: the plugin takes no part. Says what it does, once, and again when that has changed. */
 struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers);
