@@ -5,7 +5,8 @@
  * C library.
  *
  * WORKER_DEVICES (1) says over how many of the plugin's devices: each sums its share of a buffer of
- * WORKER_BYTES (1 MiB), WORKER_TIMES (20) times.
+ * WORKER_BYTES (1 MiB), WORKER_TIMES (20) times. It looks for results all the time, as NCCL's thread does, or where there are many
+ * more ranks than processors every WORKER_NAP (0) microseconds.
  */
 #include <dlfcn.h>
 #include <netdb.h>
@@ -53,6 +54,7 @@ struct job {
 	int ndevices;
 	size_t count; /* floats of a rail */
 	int times;
+	useconds_t nap_us;
 	struct vertex_rail rails[DEVICES_MAX];
 };
 
@@ -291,7 +293,7 @@ static void sum_all(struct job *job)
 			      &rail->request) == NCCL_SUCCESS);
 		CHECK(rail->request);
 	}
-	for (; left; sched_yield()) { /* as NCCL's thread does */
+	for (; left; job->nap_us ? usleep(job->nap_us) : sched_yield()) {
 		for (int d = 0; d < job->ndevices; d++) {
 			struct vertex_rail *rail = &job->rails[d];
 
@@ -327,6 +329,7 @@ int main(void)
 		.nranks = atoi(variable("WORLD_SIZE")),
 		.ndevices = (int)number("WORKER_DEVICES", 1),
 		.times = (int)number("WORKER_TIMES", 20),
+		.nap_us = (useconds_t)number("WORKER_NAP", 0),
 	};
 	double connecting;
 	double *took;
