@@ -179,7 +179,7 @@ static void other_servers_are_a_no(void **state)
 	nodes[2].side.servers = "t:1";
 	nodes_run(nodes);
 	assert_all_heard(nodes, 1, -EINVAL,
-		"node 2 (c): its reduction servers must be node 0's, s:1, got t:1");
+		"node 2 (c): its reduction servers and settings must be node 0's, s:1, got t:1");
 }
 
 static void who_does_not_come_is_named(void **state)
