@@ -211,8 +211,8 @@ static int read_zero_blocks(bool *skipped, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_ZERO_BLOCKS");
 
-	*skipped = !text || strcmp(text, "off") != 0;
-	if (text && *text && *skipped && strcmp(text, "on") != 0) {
+	*skipped = text && strcmp(text, "on") == 0;
+	if (text && *text && !*skipped && strcmp(text, "off") != 0) {
 		return smd_error_set(
 			error, EINVAL, "SUMMAND_ZERO_BLOCKS: must be on or off, got \"%s\"", text);
 	}

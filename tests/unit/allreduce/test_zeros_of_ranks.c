@@ -246,7 +246,7 @@ static void zeros_do_not_cross_where_a_process_wants_it(void **state)
 {
 	(void)state;
 	run("tcp", choose);
-	unsetenv("SUMMAND_ZERO_BLOCKS");
+	setenv("SUMMAND_ZERO_BLOCKS", "on", 1);
 }
 
 static void the_variable_is_on_or_off(void **state)
@@ -260,7 +260,7 @@ static void the_variable_is_on_or_off(void **state)
 	assert_int_equal(smd_context_create(&options, &context), -EINVAL);
 	assert_string_equal(
 		smd_error_message(), "SUMMAND_ZERO_BLOCKS: must be on or off, got \"yes\"");
-	unsetenv("SUMMAND_ZERO_BLOCKS");
+	setenv("SUMMAND_ZERO_BLOCKS", "on", 1);
 }
 
 /* ---- a server is lost on the way ---- */
@@ -369,5 +369,6 @@ int main(void)
 		cmocka_unit_test(a_lost_server_changes_no_bit),
 	};
 
+	setenv("SUMMAND_ZERO_BLOCKS", "on", 1);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
