@@ -26,7 +26,7 @@
 #define BEAT_S       10
 /*
  * Completions of 101 lanes, in a megabyte: many cards cannot make a queue larger afterwards (hns,
- * erdma, mana, qedr, ionic, cxgb4), or do it slowly (bnxt_re).
+ * erdma, mana, qedr, ionic, cxgb4), or do it slowly (bnxt_re), and then have further ones.
  */
 #define QUEUE_FIRST     16384u
 #define QUEUE_LEAST     256u
@@ -439,6 +439,9 @@ static int device_make_room(struct rdma_device *device, uint32_t completions)
 	}
 	if (depth == device->queue_depth) {
 		return 0;
+	}
+	if (device->limits.resizes_slowly) { /* and lanes are at work on the loop */
+		return -ENOSPC;
 	}
 	ret = smd_verbs_queue_resize(&device->queue, depth);
 	if (ret == 0) {

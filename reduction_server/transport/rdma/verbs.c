@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define HOPS_MOST         64
+#define VENDOR_BROADCOM   0x14e4u /* bnxt_re */
 #define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
 
 /* The calls that return -1 and set errno. */
@@ -123,6 +124,7 @@ int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_l
 		.message_bytes = port_attributes.max_msg_sz,
 		.mtu = port_attributes.active_mtu,
 		.immediate = device->device->transport_type == IBV_TRANSPORT_IB,
+		.resizes_slowly = attributes.vendor_id == VENDOR_BROADCOM,
 	};
 	return 0;
 }

@@ -38,6 +38,7 @@ struct smd_verbs_limits {
 	uint32_t message_bytes; /* of one write */
 	enum ibv_mtu mtu;       /* of the port as it is now */
 	bool immediate;         /* writes carry immediate data: not those of iWARP, nor of EFA */
+	bool resizes_slowly;    /* a completion queue waits for the card when it is made larger */
 };
 
 #define SMD_VERBS_TIMEOUT_NS 4096ull

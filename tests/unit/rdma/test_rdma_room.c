@@ -148,6 +148,26 @@ static void a_queue_that_cannot_grow_has_others_beside_it(void **state)
 	peer_close(&peers[0], link);
 }
 
+/* Nor is one made larger while others wait for it. */
+static void a_queue_that_grows_slowly_has_others_beside_it(void **state)
+{
+	enum { LANES = 110 };
+	static struct peer peers[LANES];
+	struct script_call *create = &script.calls[SCRIPT_queue_create];
+	struct link *link = *state;
+	unsigned before = create->count;
+
+	script.limits.resizes_slowly = true;
+	for (int i = 0; i < LANES; i++) {
+		peer_open(&peers[i], link);
+	}
+	assert_int_equal(create->count - before, 2);
+	assert_int_equal(script.calls[SCRIPT_queue_resize].count, 0);
+	for (int i = 0; i < LANES; i++) {
+		peer_close(&peers[i], link);
+	}
+}
+
 static void assert_told(struct link *link, int err, const char *says)
 {
 	struct peer peer;
@@ -210,6 +230,7 @@ int main(void)
 		STAGE(sixty_four_lanes_need_no_larger_queue),
 		STAGE(a_smaller_queue_will_do),
 		STAGE(a_queue_that_cannot_grow_has_others_beside_it),
+		STAGE(a_queue_that_grows_slowly_has_others_beside_it),
 		STAGE(a_lane_for_which_there_is_no_room_is_told_so),
 		STAGE(a_card_without_immediate_data_is_told_so),
 		STAGE(lanes_have_numbers_of_their_own),
