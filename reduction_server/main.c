@@ -171,6 +171,18 @@ static uint32_t read_bandwidth(const struct smd_server_options *options,
 	return mbps ? mbps : smd_bandwidth_read(options->listen, "", source);
 }
 
+static void settle(const struct smd_server_options *options, const struct smd_server_config *config)
+{
+	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
+	struct smd_locality_ways ways = {.transports = transports};
+
+	while (ways.ntransports < SMD_TRANSPORTS_MAX && config->transports[ways.ntransports].ops) {
+		transports[ways.ntransports] = config->transports[ways.ntransports].ops;
+		ways.ntransports++;
+	}
+	smd_locality_settle(&ways, options->listen, options->pins);
+}
+
 /* Bandwidth and shards: as given, or as there is. */
 static void decide_speed(const struct smd_server_options *options, struct smd_server_config *config)
 {
@@ -268,7 +280,7 @@ static int start_server(
 		return ret;
 	}
 	choose_transports(options, config.transports);
-	smd_locality_settle(options->listen, options->pins);
+	settle(options, &config);
 	decide_speed(options, &config);
 	ret = smd_memory_decide(
 		options->memory_limit, config.shards, SMD_CHUNK_DEFAULT, &memory, error);

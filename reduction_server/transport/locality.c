@@ -15,6 +15,7 @@
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
+#include "reduction_server/transport/transport.h"
 
 #define NODES_MAX      1024
 #define PROCESSORS_MAX 8192
@@ -77,18 +78,38 @@ static int local_end(const struct addrinfo *server, char out[SMD_ADDRESS_TEXT_MA
 	return ret;
 }
 
-int smd_locality_towards(const char *server, const char *root)
+/* This machine's address on the way to that server. */
+static int own_address(const char *server, char own[SMD_ADDRESS_TEXT_MAX])
 {
-	char own[SMD_ADDRESS_TEXT_MAX];
 	struct addrinfo *list;
 	int ret = smd_address_resolve(server, 0, &list, NULL);
 
-	if (ret) {
-		return -1;
+	if (ret == 0) {
+		ret = local_end(smd_address_choose(list), own);
+		freeaddrinfo(list);
 	}
-	ret = local_end(smd_address_choose(list), own);
-	freeaddrinfo(list);
-	return ret ? -1 : smd_locality_node(own, root);
+	return ret;
+}
+
+int smd_locality_towards(const char *server, const char *root)
+{
+	char own[SMD_ADDRESS_TEXT_MAX];
+
+	return own_address(server, own) ? -1 : smd_locality_node(own, root);
+}
+
+int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses)
+{
+	int node = -1;
+
+	for (unsigned i = 0; i < ways->ntransports; i++) {
+		const struct smd_transport_ops *ops = ways->transports[i];
+
+		if (ops->node && ops->node(addresses, &node)) {
+			return node;
+		}
+	}
+	return smd_locality_node(addresses, "");
 }
 
 struct node_mask {
@@ -108,7 +129,8 @@ int smd_locality_bind(void *memory, size_t length, int node)
 {
 	const struct node_mask mask = mask_of(node);
 
-	if (syscall(SYS_mbind, memory, length, MPOL_PREFERRED, mask.bits, NODES_MAX + 1ul, 0)) {
+	if (syscall(SYS_mbind, memory, length, MPOL_PREFERRED, mask.bits, NODES_MAX + 1ul,
+		    MPOL_MF_MOVE)) {
 		return -errno;
 	}
 	return 0;
@@ -184,9 +206,9 @@ static void log_settled(const char *who, const char *what, int node, int ret)
 	}
 }
 
-void smd_locality_settle(const char *listen, bool pins)
+void smd_locality_settle(const struct smd_locality_ways *ways, const char *listen, bool pins)
 {
-	int node = smd_locality_node(listen, "");
+	int node = smd_locality_of(ways, listen);
 
 	if (node >= 0) {
 		log_settled("server", "memory", node, smd_locality_prefer(node));
@@ -199,12 +221,16 @@ void smd_locality_settle(const char *listen, bool pins)
 	}
 }
 
-void smd_locality_settle_towards(const char *server)
+void smd_locality_settle_towards(const struct smd_locality_ways *ways, const char *server)
 {
 	static const char who[] = "libsummand";
 	char address[SMD_ADDRESS_LONGEST];
-	int node = smd_addresses_get(server, 0, address) ? smd_locality_towards(address, "") : -1;
+	char own[SMD_ADDRESS_TEXT_MAX];
+	int node = -1;
 
+	if (smd_addresses_get(server, 0, address) && own_address(address, own) == 0) {
+		node = smd_locality_of(ways, own);
+	}
 	if (node < 0) {
 		smd_log(SMD_LOG_WARN, who,
 			"the progress thread runs anywhere: the NUMA node of the card for %s is "

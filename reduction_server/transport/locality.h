@@ -11,6 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+struct smd_transport_ops;
+
 /*
  * The node of the interface through which workers reach `listen`, as bandwidth.h finds it; of
  * several addresses the one that they share. -1: not known, as where there is only one node. `root`
@@ -21,7 +23,18 @@ int smd_locality_node(const char *listen, const char *root);
 /* The same for the interface by which this machine reaches that server. */
 int smd_locality_towards(const char *server, const char *root);
 
-/* This memory, which nobody has touched, comes from that node as long as it has some. 0 or -errno. */
+/* Ways to the network: those that come first are tried first. */
+struct smd_locality_ways {
+	const struct smd_transport_ops *const *transports;
+	unsigned ntransports;
+};
+
+/* The node of the cards that lanes take at these addresses: as the first transport says that finds cards
+ * of its own for them, which may be others than the addresses', else their interfaces'. */
+int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses);
+
+/* This memory comes from that node as long as it has some, and what has been touched of it is moved there.
+ * 0 or -errno. */
 int smd_locality_bind(void *memory, size_t length, int node);
 
 /* All memory does, of this thread and those that it makes. 0 or -errno. */
@@ -34,10 +47,10 @@ int smd_locality_pin(int node, const char *root);
 /* The calling thread runs near the card through which it reaches that server (of several addresses, the
  * first), and its memory is there;
  * what was done, and what cannot be, is logged. */
-void smd_locality_settle_towards(const char *server);
+void smd_locality_settle_towards(const struct smd_locality_ways *ways, const char *server);
 
 /* Memory near the card through which workers reach `listen`, where that is known, and threads too if
  * these are to be pinned; what was done, and what cannot be, is logged. */
-void smd_locality_settle(const char *listen, bool pins);
+void smd_locality_settle(const struct smd_locality_ways *ways, const char *listen, bool pins);
 
 #endif

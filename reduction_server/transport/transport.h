@@ -191,6 +191,9 @@ struct smd_transport_ops {
 	 * not known. `source` is a phrase for the log. NULL operation: as their network interfaces
 	 * (bandwidth.h). */
 	uint32_t (*rate)(const char *addresses, char *source, size_t size);
+	/* The NUMA node that those devices are on; -1: they are on several, or it is not known. False:
+	 * there are none. NULL operation: as their network interfaces' (locality.h). */
+	bool (*node)(const char *addresses, int *node);
 	/*
 	 * The loop will have lanes made over those that come to these addresses, as that shard, and
 	 * payloads of at most `largest` bytes in that memory: opens and registers now what they

@@ -308,7 +308,9 @@ static int context_create(const struct smd_context_options *options,
 		goto free_context;
 	}
 	ret = smd_progress_create(&context->progress, context->config.poll,
-		context->config.near_card ? context->config.servers[0] : NULL);
+		context->config.near_card ? context->config.servers[0] : NULL,
+		(struct smd_locality_ways){
+			context->config.transports, context->config.ntransports});
 	if (ret) {
 		smd_error_set(&error, -ret, "cannot start: %s", strerror(-ret));
 		goto free_config;

@@ -8,7 +8,6 @@
 #include <time.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/transport/locality.h"
 
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon */
 #define SECOND_US      1000000ull
@@ -336,7 +335,7 @@ static void *progress_main(void *arg)
 	struct smd_progress *progress = arg;
 
 	if (progress->near) {
-		smd_locality_settle_towards(progress->near);
+		smd_locality_settle_towards(&progress->ways, progress->near);
 	}
 	pthread_mutex_lock(&progress->lock);
 	while (!progress->ending) {
@@ -393,11 +392,12 @@ static void progress_create_locks(struct smd_progress *progress)
 	pthread_condattr_destroy(&monotonic);
 }
 
-int smd_progress_create(struct smd_progress *progress, bool poll, const char *near)
+int smd_progress_create(struct smd_progress *progress, bool poll, const char *near,
+	struct smd_locality_ways ways)
 {
 	int ret = -ENOMEM;
 
-	*progress = (struct smd_progress){.base = smd_loop_create(), .near = near};
+	*progress = (struct smd_progress){.base = smd_loop_create(), .near = near, .ways = ways};
 	if (!progress->base) {
 		return -ENOMEM;
 	}

@@ -22,6 +22,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "reduction_server/transport/locality.h"
 #include "reduction_server/transport/loop.h"
 
 struct event;
@@ -51,7 +52,8 @@ struct smd_progress {
 	_Atomic(struct smd_watch *) watch; /* the owner's; NULL: none yet */
 	uint64_t looked_ns;                /* since when it has looked in vain */
 	bool threaded;                     /* there is a progress thread */
-	const char *near; /* a server, near whose card it runs; NULL: anywhere */
+	const char *near; /* a server: it runs near the card by which that is reached; NULL: anywhere */
+	struct smd_locality_ways ways;
 	pthread_t thread;
 
 	pthread_mutex_t lock;
@@ -76,8 +78,10 @@ struct smd_progress {
 };
 
 /* Makes the loop, and the thread unless `poll`, which runs near the card by which that server is
- * reached (NULL: anywhere). The name stays as long as the progress. 0 or -errno. */
-int smd_progress_create(struct smd_progress *progress, bool poll, const char *near);
+ * reached in one of these ways (NULL: anywhere). What these point to stays as long as the progress. 0 or
+ * -errno. */
+int smd_progress_create(struct smd_progress *progress, bool poll, const char *near,
+	struct smd_locality_ways ways);
 /* Ends the thread. From here on the loop is the caller's, to close what is on it. */
 void smd_progress_end(struct smd_progress *progress);
 void smd_progress_destroy(struct smd_progress *progress);

@@ -1,4 +1,5 @@
-/* Says what the ports carry together that lanes to a server take: width times speed of each. */
+/* Says of the ports that lanes to a server take what they carry together, width times speed of each, and
+ * on which node they are. */
 #include "reduction_server/transport/rdma/rate.h"
 
 #include <stdbool.h>
@@ -13,7 +14,7 @@
 #define PORTS_MOST 256
 
 struct rate {
-	const struct smd_verbs_port *ports;
+	struct smd_verbs_port *ports;
 	unsigned nports;
 	const struct smd_verbs_port *counted[PORTS_MOST];
 	unsigned ncounted;
@@ -74,20 +75,30 @@ static uint32_t rate_sum(const struct rate *rate, char *source, size_t size)
 	return sum;
 }
 
+/* The ports that lanes take at these addresses. */
+static void rate_read(
+	struct rate *rate, const char *addresses, const char *devices, const char *root)
+{
+	char address[SMD_ADDRESS_LONGEST];
+	int n;
+
+	*rate = (struct rate){.ports = calloc(PORTS_MOST, sizeof(*rate->ports))};
+	n = rate->ports ? smd_verbs_ports(root, rate->ports, PORTS_MOST) : 0;
+	rate->nports = n > 0 ? (unsigned)n : 0;
+	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
+		rate_add_address(rate, devices, address);
+	}
+}
+
 uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, const char *root,
 	char *source, size_t size)
 {
-	struct smd_verbs_port *ports = calloc(PORTS_MOST, sizeof(*ports));
-	int n = ports ? smd_verbs_ports(root, ports, PORTS_MOST) : 0;
-	struct rate rate = {.ports = ports, .nports = n > 0 ? (unsigned)n : 0};
-	char address[SMD_ADDRESS_LONGEST];
+	struct rate rate;
 	uint32_t sum;
 
-	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
-		rate_add_address(&rate, devices, address);
-	}
+	rate_read(&rate, addresses, devices, root);
 	sum = rate_sum(&rate, source, size);
-	free(ports);
+	free(rate.ports);
 	return sum;
 }
 
@@ -98,4 +109,31 @@ uint32_t smd_rdma_rate(const char *addresses, char *source, size_t size)
 	return smd_rdma_settings_read(&settings, NULL)
 		       ? 0
 		       : smd_rdma_rate_read(addresses, settings.devices, "", source, size);
+}
+
+bool smd_rdma_node_read(const char *addresses, const char *devices, const char *root, int *node)
+{
+	struct rate rate;
+
+	rate_read(&rate, addresses, devices, root);
+	*node = -1;
+	for (unsigned i = 0; i < rate.ncounted; i++) {
+		int one = smd_verbs_node(root, rate.counted[i]->name);
+
+		if (i > 0 && one != *node) {
+			*node = -1;
+			break;
+		}
+		*node = one;
+	}
+	free(rate.ports);
+	return rate.ncounted > 0;
+}
+
+bool smd_rdma_node(const char *addresses, int *node)
+{
+	struct smd_rdma_settings settings;
+
+	return smd_rdma_settings_read(&settings, NULL) == 0 &&
+	       smd_rdma_node_read(addresses, settings.devices, "", node);
 }

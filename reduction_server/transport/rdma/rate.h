@@ -1,10 +1,11 @@
 /*
  * How fast the ports are that lanes to a server take (port.h): so many shards it needs, and such a
- * part of the chunks it gets, until more is known.
+ * part of the chunks it gets, until more is known. And where they are: near them its memory should be.
  */
 #ifndef SMD_TRANSPORT_RDMA_RATE_H
 #define SMD_TRANSPORT_RDMA_RATE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,5 +17,10 @@ uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, const ch
 
 /* The same with what the environment says. */
 uint32_t smd_rdma_rate(const char *addresses, char *source, size_t size);
+
+/* The NUMA node of these ports' devices; -1: they are on several, or do not say. False: there are no
+ * such ports. */
+bool smd_rdma_node_read(const char *addresses, const char *devices, const char *root, int *node);
+bool smd_rdma_node(const char *addresses, int *node);
 
 #endif

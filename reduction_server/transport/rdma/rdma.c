@@ -248,6 +248,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.carrier = smd_rdma_carrier,
 	.check = smd_rdma_check,
 	.rate = smd_rdma_rate,
+	.node = smd_rdma_node,
 	.prepare = smd_rdma_prepare,
 	.offer = smd_rdma_offer,
 	.join = smd_rdma_join,

@@ -45,7 +45,7 @@ static void waits_that_are_over_at_once_keep_nothing_from_the_loop(void **state)
 	bool ran = false;
 
 	(void)state;
-	assert_int_equal(smd_progress_create(&progress, true, NULL), 0);
+	assert_int_equal(smd_progress_create(&progress, true, NULL, (struct smd_locality_ways){0}), 0);
 	assert_int_equal(event_base_once(progress.base, -1, EV_TIMEOUT, note, &ran, &now), 0);
 	for (int k = 0; k < WAITS; k++) {
 		struct quick quick = {false};
@@ -100,7 +100,7 @@ static void a_caller_that_tests_owns_the_engine(void **state)
 	int tries = 0;
 
 	(void)state;
-	assert_int_equal(smd_progress_create(&progress, false, NULL), 0);
+	assert_int_equal(smd_progress_create(&progress, false, NULL, (struct smd_locality_ways){0}), 0);
 	smd_progress_lock(&progress);
 	progress.in_flight = 1;
 	smd_progress_unlock(&progress);

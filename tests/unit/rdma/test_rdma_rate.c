@@ -1,6 +1,7 @@
 /*
  * Which ports the kernel's files show, with their addresses, and how fast a server is by them: by
- * the port of its address, by all of them in turns, or by those that the user names.
+ * the port of its address, by all of them in turns, or by those that the user names; and on which NUMA
+ * node they are.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -143,6 +144,40 @@ static void what_does_not_say_its_speed_is_not_known(void **state)
 		smd_rdma_rate_read("10.0.1.1:1", "", tree_root, source, sizeof(source)), 100000);
 }
 
+/* Near the ports that lanes take, whatever interface their carriers come by. */
+static void a_server_is_where_its_ports_are(void **state)
+{
+	static const struct {
+		const char *addresses;
+		const char *devices;
+		bool there;
+		int node;
+	} cases[] = {
+		{"10.0.1.1:2222", "", true, 0},
+		{"10.0.2.1:2222", "", true, 1},
+		{"192.0.2.1:2222", "mlx5_1", true, 1},
+		{"10.0.1.1:2222", "mlx5_1", true, 1},
+		{"10.0.1.1:2222+10.0.2.1:2223", "", true, -1}, /* on two */
+		{"0.0.0.0:2222", "", true, -1},
+		{"0.0.0.0:2222", "hns", false, -1},
+		{"127.0.0.1:2222", "", false, -1},
+	};
+	int node;
+
+	(void)state;
+	add_roce();
+	assert_true(smd_rdma_node_read("10.0.1.1:2222", "", tree_root, &node));
+	assert_int_equal(node, -1); /* it does not say */
+	write_device("mlx5_0", "device/numa_node", "0\n");
+	write_device("mlx5_1", "device/numa_node", "1\n");
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_rdma_node_read(cases[i].addresses, cases[i].devices, tree_root,
+					 &node),
+			cases[i].there);
+		assert_int_equal(node, cases[i].node);
+	}
+}
+
 #define TREE(test) cmocka_unit_test_setup_teardown(test, tree_set_up, tree_tear_down)
 
 int main(void)
@@ -151,6 +186,7 @@ int main(void)
 		TREE(the_kernel_s_files_show_ports),
 		TREE(a_server_is_as_fast_as_its_ports),
 		TREE(what_does_not_say_its_speed_is_not_known),
+		TREE(a_server_is_where_its_ports_are),
 	};
 
 	return cmocka_run_group_tests_name("rdma rate", tests, NULL, NULL);

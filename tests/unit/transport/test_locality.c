@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "reduction_server/transport/locality.h"
+#include "reduction_server/transport/transport.h"
 #include "tests/unit/transport/tree.h"
 
 static void a_card_s_node_is_known_by_its_address(void **state)
@@ -57,6 +58,28 @@ static void the_way_to_a_server_leads_to_a_card(void **state)
 	tree_write("/sys/class/net/lo/device/numa_node", "1\n");
 	assert_int_equal(smd_locality_towards("127.0.0.1:7", tree_root), 1);
 	assert_int_equal(smd_locality_towards("no address", tree_root), -1);
+}
+
+/* A transport that has cards of its own, or none, for what is asked. */
+static bool has_card_on_node_7(const char *addresses, int *node)
+{
+	*node = 7;
+	return strcmp(addresses, "127.0.0.1:7") == 0;
+}
+
+static void a_transport_s_own_card_comes_before_the_interface_s(void **state)
+{
+	static const struct smd_transport_ops other = {.name = "other"};
+	static const struct smd_transport_ops with_card = {
+		.name = "with card", .node = has_card_on_node_7};
+	const struct smd_transport_ops *const transports[] = {&other, &with_card};
+	const struct smd_locality_ways ways = {transports, 2};
+	const struct smd_locality_ways without = {transports, 1};
+
+	(void)state;
+	assert_int_equal(smd_locality_of(&ways, "127.0.0.1:7"), 7);
+	assert_int_equal(smd_locality_of(&ways, "127.0.0.1:8"), -1); /* loopback is no card */
+	assert_int_equal(smd_locality_of(&without, "127.0.0.1:7"), -1);
 }
 
 static void memory_comes_from_the_node_that_is_asked_for(void **state)
@@ -123,6 +146,7 @@ int main(void)
 		TREE(what_is_not_said_is_not_known),
 		TREE(two_cards_on_two_nodes_have_none),
 		TREE(the_way_to_a_server_leads_to_a_card),
+		cmocka_unit_test(a_transport_s_own_card_comes_before_the_interface_s),
 		cmocka_unit_test(memory_comes_from_the_node_that_is_asked_for),
 		TREE(threads_stay_on_the_node_s_processors),
 		cmocka_unit_test(memory_comes_from_a_node_that_there_is),
