@@ -4,19 +4,22 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/cache_line.h"
 #include "worker/libsummand/flow.h"
 
 bool smd_history_takes(const struct smd_deal *deal, unsigned nranks, size_t bytes)
 {
 	uint64_t together = (uint64_t)deal->mean_mbps * deal->nshards;
 
-	return bytes <= SMD_HISTORY_COPY || (bytes <= SMD_HISTORY_COPY_SLOW &&
-					 together <= (uint64_t)SMD_HISTORY_SLOW_MBPS * nranks);
+	return bytes <= SMD_HISTORY_COPY ||
+	       (bytes <= SMD_HISTORY_COPY_SLOW &&
+		       together <= (uint64_t)SMD_HISTORY_SLOW_MBPS * nranks);
 }
 
 int smd_history_create(struct smd_history *history)
 {
-	history->bytes = malloc(SMD_HISTORY_BYTES); /* pages that are not used cost nothing */
+	/* Pages that are not used cost nothing. */
+	history->bytes = smd_cache_lines_allocate(SMD_HISTORY_BYTES);
 	history->entries = calloc(SMD_HISTORY_ENTRIES, sizeof(*history->entries));
 	return history->bytes && history->entries ? 0 : -ENOMEM;
 }
@@ -63,4 +66,14 @@ uint8_t *smd_history_room(struct smd_history *history, size_t bytes)
 		return history->freed > bytes ? history->bytes : NULL;
 	}
 	return history->freed > history->at + bytes ? history->bytes + history->at : NULL;
+}
+
+void smd_history_add(struct smd_history *history, const uint8_t *room)
+{
+	struct smd_kept *kept = smd_history_entry(history, history->next++);
+
+	kept->bytes = room;
+	kept->end = smd_cache_lines((size_t)(room - history->bytes) + kept->length);
+	history->at = kept->end;
+	history->used += kept->length;
 }

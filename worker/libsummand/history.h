@@ -2,9 +2,9 @@
  * The *history* of a communicator: copies of what this rank may still have to contribute to chunks
  * of operations that have returned, until all ranks have their results (specs/design/epochs.md).
  *
- * A ring of SMD_HISTORY_BYTES, and an entry for each chunk, in the order of their copies. What is
- * stable leaves at the front. An operation that does not fit waits until all ranks have its
- * results.
+ * A ring of SMD_HISTORY_BYTES, and an entry for each chunk, in the order of their copies, each on
+ * cache lines of its own. What is stable leaves at the front. An operation that does not fit waits
+ * until all ranks have its results.
  */
 #ifndef SMD_LIBSUMMAND_HISTORY_H
 #define SMD_LIBSUMMAND_HISTORY_H
@@ -18,12 +18,12 @@
 struct smd_deal;
 struct smd_flow;
 
-#define SMD_HISTORY_BYTES   (4u << 20)
-#define SMD_HISTORY_COPY    (256u << 10) /* of one operation, at most, */
+#define SMD_HISTORY_BYTES (4u << 20)
+#define SMD_HISTORY_COPY  (256u << 10) /* of one operation, at most, */
 #define SMD_HISTORY_COPY_SLOW                                                                      \
-	(512u << 10) /* or so much where servers carry no more for each rank than so many Mbit/s: */
+	(1u << 20) /* or so much where servers carry no more for each rank than so many Mbit/s: */
 #define SMD_HISTORY_SLOW_MBPS 25000u
-#define SMD_HISTORY_ENTRIES 1024u
+#define SMD_HISTORY_ENTRIES   1024u
 
 /* A chunk of an operation that has returned. */
 struct smd_kept {
@@ -35,7 +35,7 @@ struct smd_kept {
 	uint32_t length;   /* of `bytes`: */
 	bool is_result;    /* the result, or the input */
 	uint32_t received; /* bytes of the result that comes back, which is dropped */
-	size_t end;        /* in the ring, behind it */
+	size_t end;        /* in the ring, behind its last cache line */
 };
 
 struct smd_history {
@@ -51,8 +51,8 @@ struct smd_history {
 /*
  * Whether an operation of so many bytes that is dealt so leaves copies when it returns, instead of
  * asking whether all ranks have their results: all ranks decide alike. To ask costs a round trip,
- * in which every rank waits for the slowest, and a copy of 512 KiB about 0.05 ms: less than that
- * where the operation itself takes 0.15 ms or more.
+ * in which every rank waits for the slowest, and a copy of 1 MiB about 0.1 ms: less than that
+ * where the operation itself takes 0.3 ms or more.
  */
 bool smd_history_takes(const struct smd_deal *deal, unsigned nranks, size_t bytes);
 
@@ -72,6 +72,9 @@ static inline bool smd_history_is_empty(const struct smd_history *history)
 
 /* Room for so many bytes in one piece; NULL: there is none now. */
 uint8_t *smd_history_room(struct smd_history *history, size_t bytes);
+
+/* The entry at `next` is one, with `length` bytes at that room. */
+void smd_history_add(struct smd_history *history, const uint8_t *room);
 
 /* Whether all ranks are known to have its result. */
 bool smd_kept_is_stable(const struct smd_kept *kept);

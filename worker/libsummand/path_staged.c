@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/cache_line.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/flow.h"
 #include "worker/libsummand/history.h"
@@ -46,7 +47,8 @@ static uint8_t *staged_copy(struct smd_request *operation)
 {
 	if (!operation->copied && operation->leaves_copies &&
 		staged_contributes_from_device(operation) && !staged_takes_cards(operation)) {
-		operation->copy = malloc(operation->count * operation->element_bytes);
+		operation->copy =
+			smd_cache_lines_allocate(operation->count * operation->element_bytes);
 	}
 	operation->copied = true;
 	return operation->copy;

@@ -44,15 +44,11 @@ static void settle_copy(
 		memcpy(room, settle->from + smd_operation_chunk_offset(operation, chunk),
 			kept->length);
 	}
-	kept->bytes = room;
-	kept->end = (size_t)(room - history->bytes) + kept->length;
 	smd_operation_shape(operation, chunk, &kept->shape);
-	history->at = kept->end;
-	history->used += kept->length;
+	smd_history_add(history, room);
 	if (history->used > operation->comm->context->history_most) {
 		operation->comm->context->history_most = history->used;
 	}
-	history->next++;
 }
 
 static void settle_one(

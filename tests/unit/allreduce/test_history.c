@@ -1,0 +1,71 @@
+/* The ring of copies that a lost server is survived with. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "reduction_server/base/cache_line.h"
+#include "worker/libsummand/history.h"
+
+#define ODD_BYTES ((64u << 10) - 60u)
+
+static uint8_t *keep(struct smd_history *history, uint32_t length)
+{
+	uint8_t *room = smd_history_room(history, length);
+
+	if (room) {
+		*smd_history_entry(history, history->next) = (struct smd_kept){.length = length};
+		smd_history_add(history, room);
+	}
+	return room;
+}
+
+/* Whatever the lengths of those before: cache_line.h says what other places cost. */
+static void copies_begin_on_cache_lines(void **state)
+{
+	struct smd_history history = {0};
+
+	(void)state;
+	assert_int_equal(smd_history_create(&history), 0);
+	for (uint32_t length = 1; length < 200; length++) {
+		const uint8_t *room = keep(&history, length);
+
+		assert_non_null(room);
+		assert_int_equal((uintptr_t)room % SMD_CACHE_LINE, 0);
+	}
+	smd_history_destroy(&history);
+}
+
+static void a_full_ring_takes_no_more(void **state)
+{
+	struct smd_history history = {0};
+	uint64_t kept = 0;
+	uint8_t *room;
+
+	(void)state;
+	assert_int_equal(smd_history_create(&history), 0);
+	while ((room = keep(&history, ODD_BYTES))) {
+		memset(room, (int)kept++, ODD_BYTES);
+	}
+	assert_int_equal(kept, SMD_HISTORY_BYTES / (64u << 10));
+	for (uint64_t k = 0; k < kept; k++) {
+		const struct smd_kept *entry = smd_history_entry(&history, k);
+
+		assert_int_equal(entry->bytes[0], k);
+		assert_int_equal(entry->bytes[ODD_BYTES - 1], k);
+	}
+	smd_history_destroy(&history);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(copies_begin_on_cache_lines),
+		cmocka_unit_test(a_full_ring_takes_no_more),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
