@@ -1,56 +1,95 @@
-"""Servers and ranks that are started by hand: three of each, a fault in one of them, and what came of it."""
+"""Servers and ranks that are started by hand, a fault in some of them, and what came of it, and when."""
 
+import json
+import re
 import signal
 import subprocess
 import time
 
-from cells import CONTINUES, outcome
+from cells import CONTINUES, EITHER, RANKS_DIE, outcome
 from proxy import Proxy
-from stage import PATIENCE_S, Broken, Stage
+from stage import PATIENCE_S, TURN_S, Broken, Stage
 
-SERVERS = RANKS = 3
-VICTIM = 1           # of servers, and of ranks
-OTHER = 0            # the server that is lost, or drained, before it
-ITERATIONS = 500
-VARIABLES = {"SUMMAND_CONNECT_TIMEOUT": "20"}  # else the defaults
-SERVER_OPTIONS = ("--memory-limit=64M",)
+RANKS = 3
+SERVER, REDUCER = ("--memory-limit=64M",), ("--memory-limit=64M", "--share=1/4")
+POOLS = {"reducer": (SERVER, SERVER, REDUCER, REDUCER, REDUCER)}  # each rank's host has one, for two servers are fewer
+POOL = (SERVER, SERVER, SERVER)
+ITERATIONS = {"return": 1500}  # a server that comes back is taken in after a while
+FEW = 500
+VARIABLES = {"SUMMAND_CONNECT_TIMEOUT": "20", "SUMMAND_LOG": "info"}  # else the defaults
+JOINED = f": {RANKS} ranks, "
+TAKEN_IN = "of servers that are there again too"
+ABSENT = 2             # comes last where others wait for a rank; 1 where it is the victim
 
 
 class ByHand(Stage):
     def __init__(self, *words):
         super().__init__(*words)
-        self.servers, self.proxies, self.ranks = [], [], [None] * RANKS
+        self.pool = POOLS.get(self.process, POOL)
+        self.servers, self.proxies, self.ended = [], [], []
+        self.ranks, self.ends = [None] * RANKS, [None] * RANKS
+        self.is_rank = self.process in RANKS_DIE
+        self.began = self.joined = None
+        self.draw()
+
+    def draw(self):
+        """Who has the fault, and which server is lost, drained or started again before it."""
+        self.other = self.random.choice((0, 2))
+        if self.is_rank:
+            self.victim = 0 if self.process == "leader" else self.random.choice((1, 2))
+        elif self.moment == "return" and self.random.random() < 0.5:
+            self.victim = self.other  # the one that has just been started
+        else:
+            self.victim = 3 if self.process == "reducer" else 1
+        self.absent = ABSENT if not self.is_rank or self.victim != ABSENT else 1
 
     # ---- processes ----
 
+    def start_server(self, k):
+        server = self.start(f"server-{k}", "summand-reduction-server", "--listen=127.0.0.1:0", *self.pool[k], piped=True)
+        words = server.stdout.readline().split()
+        if len(words) < 2 or words[0] != "ready":
+            raise Broken(f"server {k}: must be ready, said {words} {self.said(f'server-{k}')}")
+        return server, words[1]
+
     def start_servers(self):
-        for k in range(SERVERS):
-            server = self.start(f"server-{k}", "summand-reduction-server", "--listen=127.0.0.1:0", *SERVER_OPTIONS)
-            words = server.stdout.readline().split()
-            if len(words) < 2 or words[0] != "ready":
-                raise Broken(f"server {k}: must be ready, said {words} {self.said(f'server-{k}')}")
+        for k in range(len(self.pool)):
+            server, address = self.start_server(k)
             self.servers.append(server)
-            self.proxies.append(Proxy(words[1]))
+            self.proxies.append(Proxy(address))
         # The victim among ranks has ways of its own, so that its network's faults are its alone.
-        self.rank_proxies = [Proxy("%s:%d" % proxy.target) for proxy in self.proxies] if self.process == "rank" else []
+        self.rank_proxies = [Proxy("%s:%d" % proxy.target) for proxy in self.proxies] if self.is_rank else []
+        for way in self.proxies + self.rank_proxies:
+            way.swallows = self.swallows
 
     def start_rank(self, rank):
-        ways = self.rank_proxies if self.rank_proxies and rank == VICTIM else self.proxies
+        ways = self.rank_proxies if self.rank_proxies and rank == self.victim else self.proxies
         self.ranks[rank] = self.start(
             f"rank-{rank}", "summand-perf", "allreduce", "--group=chaos", f"--nranks={RANKS}", f"--rank={rank}",
-            "--servers=" + ",".join(way.address for way in ways), "--sizes=4K,100K,1M", f"--iters={ITERATIONS}",
-            SUMMAND_REPLICA=f"rank-{rank}", **VARIABLES)
+            "--servers=" + ",".join(way.address for way in ways), "--sizes=4K,100K,1M", "--warmup=0", "--each", "--json",
+            f"--iters={ITERATIONS.get(self.moment, FEW)}", SUMMAND_REPLICA=f"rank-{rank}", **VARIABLES)
+        self.began = time.monotonic()
+
+    def replace_server(self, k):
+        self.ended.append(self.servers[k])
+        self.servers[k].wait()
+        self.servers[k], address = self.start_server(k)
+        for ways in (self.proxies, self.rank_proxies):
+            if ways:
+                ways[k].aim(address)
 
     # ---- the fault ----
 
     def victims(self):
         """The ways whose network has the fault."""
-        return self.rank_proxies if self.process == "rank" else [self.proxies[VICTIM]]
+        return self.rank_proxies if self.is_rank else self.proxies if self.process == "servers" else [self.proxies[self.victim]]
 
     def signal_victim(self, number):
-        process = self.ranks[VICTIM] if self.process == "rank" else self.servers[VICTIM]
-        if process.poll() is None:
-            process.send_signal(number)
+        processes = [self.ranks[self.victim]] if self.is_rank else self.servers if self.process == "servers" else \
+            [self.servers[self.victim]]
+        for process in processes:
+            if process.poll() is None:
+                process.send_signal(number)
 
     def strike(self):
         if any(rank is not None and rank.poll() is not None for rank in self.ranks):
@@ -64,15 +103,21 @@ class ByHand(Stage):
             if rank not in but and self.ranks[rank] is None:
                 self.start_rank(rank)
 
+    def have_joined(self):
+        if self.joined is None and all(rank is not None and JOINED in self.said(f"rank-{k}") for k, rank in enumerate(self.ranks)):
+            self.joined = time.monotonic()
+        return self.joined is not None
+
     def wait_until_joined(self):
-        if not self.ranks[0].stdout.readline().startswith("#"):
-            raise Broken("rank 0: must say that all have joined: " + self.said("rank-0"))
+        self.wait_until(lambda: self.have_joined() or any(rank.poll() is not None for rank in self.ranks), "all that join")
+        if not self.joined:
+            raise Broken("all must join: " + "".join(self.said(f"rank-{rank}") for rank in range(RANKS)))
 
     def play(self):
         self.start_servers()
         pause = self.random.random()
         if self.moment == "connect":
-            if self.process == "rank":
+            if self.is_rank:
                 self.start_all()
                 time.sleep(pause * 0.02)
                 self.strike()
@@ -81,8 +126,7 @@ class ByHand(Stage):
                 self.start_all()
             return
         if self.moment == "join":
-            absent = 2  # rank 1 may be the victim
-            self.start_all(but=(absent,))
+            self.start_all(but=(self.absent,))
             time.sleep(0.3 + pause * 0.3)
             self.strike()
             time.sleep(pause * 0.1)
@@ -94,58 +138,92 @@ class ByHand(Stage):
             time.sleep(0.5)
         elif self.moment == "recovery":
             time.sleep(pause * 0.2)
-            self.servers[OTHER].kill()
+            self.servers[self.other].kill()
             time.sleep(pause * 0.05)
         elif self.moment == "drain":
             time.sleep(pause * 0.2)
-            self.servers[OTHER].send_signal(signal.SIGTERM)
+            self.servers[self.other].send_signal(signal.SIGTERM)
             time.sleep(pause * 0.05)
+        elif self.moment == "return":
+            time.sleep(pause * 0.2)
+            self.servers[self.other].kill()
+            self.replace_server(self.other)
+            time.sleep(self.random.random() * 0.5)
         self.strike()
 
     # ---- what came of it ----
 
     def wait_for_ranks(self):
-        """Reads what they print, so that none waits for that."""
+        """And sees when all have joined, and when each has ended."""
         end = time.monotonic() + PATIENCE_S
-        for rank, process in enumerate(self.ranks):
-            try:
-                process.communicate(timeout=max(0.1, end - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise Broken(f"rank {rank}: must have ended within {PATIENCE_S} s") from None
+        while None in self.ends:
+            if time.monotonic() > end:
+                raise Broken(f"rank {self.ends.index(None)}: must have ended within {PATIENCE_S} s")
+            self.have_joined()
+            for rank, process in enumerate(self.ranks):
+                if self.ends[rank] is None and process.poll() is not None:
+                    self.ends[rank] = time.monotonic()
+            time.sleep(TURN_S)
 
-    def lost_one(self):
+    def names_lost(self, text):
         """How the ones that live may call who was lost: the process, or one that was lost for its sake."""
-        if self.process == "rank":
-            return [f"rank {VICTIM}", f"(rank-{VICTIM})", f"ranks {VICTIM}"]
-        return [self.proxies[VICTIM].address]
+        if self.is_rank:
+            return re.search(rf"\branks? ([0-9]+(, | and ))*{self.victim}\b", text) or f"(rank-{self.victim})" in text
+        lost = self.proxies if self.process == "servers" else [self.proxies[self.victim]]
+        return any(way.address in text for way in lost)
+
+    def survivors(self, expected):
+        return [rank for rank in range(RANKS) if not self.is_rank or expected == CONTINUES or rank != self.victim]
 
     def judge(self):
         self.wait_for_ranks()
         expected = outcome(*self.cell)
-        struck = VICTIM if self.process == "rank" else None
-        named = 0
+        survivors = self.survivors(expected)
+        if expected == EITHER:
+            expected = None if any(self.ranks[rank].returncode for rank in survivors) else CONTINUES
+        if expected == CONTINUES:
+            self.judge_results()
+        else:
+            self.judge_ends(survivors)
+        self.judge_servers()
+        self.drain_servers()
+
+    def judge_results(self):
         for rank, process in enumerate(self.ranks):
-            code, text = process.returncode, self.said(f"rank-{rank}")
-            if rank == struck and expected != CONTINUES:
-                continue  # its own end is the fault
-            if expected == CONTINUES:
-                if code:
-                    raise Broken(f"rank {rank}: must go on, ended with {code}: {text[-600:]}")
-            elif code != 1:
+            if process.returncode:
+                raise Broken(f"rank {rank}: must go on, ended with {process.returncode}: {self.said(f'rank-{rank}')[-600:]}")
+        rows = json.loads(self.said("rank-0", "out"))["results"]
+        if any(row["wrong"] for row in rows):
+            raise Broken("all results must be right")
+        if self.moment in ("connect", "join"):
+            self.judge_time("to join", self.joined - self.began, self.began, self.joined)
+        stall = max(row["time_us"]["max"] - row["time_us"]["median"] for row in rows) / 1e6
+        self.judge_time("beyond an operation's median", stall, self.began, max(self.ends))
+        if self.moment == "return" and (self.is_rank or self.victim != self.other) and TAKEN_IN not in self.said("rank-0"):
+            raise Broken(f"server {self.other} must be taken in: {self.said('rank-0')[-600:]}")
+
+    def judge_ends(self, survivors):
+        named = 0
+        for rank in survivors:
+            code, text = self.ranks[rank].returncode, self.said(f"rank-{rank}")
+            if code != 1:
                 raise Broken(f"rank {rank}: must end with 1, got {code}: {text[-600:]}")
-            elif any(name in text for name in self.lost_one()):
+            if self.names_lost(text):
                 named += 1
-            elif self.process == "rank" or "not joined yet" not in text:
-                raise Broken(f"rank {rank}: must name {self.lost_one()[0]}: {text[-600:]}")
-        if expected != CONTINUES and named == 0:
-            raise Broken(f"one rank at least must name {self.lost_one()[0]}")
+            elif self.is_rank or "not joined yet" not in text:
+                raise Broken(f"rank {rank}: must name who was lost: {text[-600:]}")
+        if named == 0:
+            raise Broken("one rank at least must name who was lost")
+        begin, end = max(self.began, self.struck), max(self.ends[rank] for rank in survivors)
+        self.judge_time("until all others had ended", end - begin, begin, end)
+
+    def judge_servers(self):
         for k, server in enumerate(self.servers):
             code = server.poll()
-            told = (k == VICTIM and self.process == "server" and self.fault in ("kill", "term")) or \
-                (k == OTHER and self.moment in ("recovery", "drain"))
+            hit = not self.is_rank and (self.process == "servers" or k == self.victim) and self.fault in ("kill", "term")
+            told = hit or (k == self.other and self.moment in ("recovery", "drain"))
             if code is not None and not told:
                 raise Broken(f"server {k}: must live, ended with {code}: {self.said(f'server-{k}')[-600:]}")
-        self.drain_servers()
 
     def drain_servers(self):
         """Those that live end when they are told to."""

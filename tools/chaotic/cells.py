@@ -1,17 +1,27 @@
-"""What must happen: for each process, moment and fault one outcome. specs/design/chaos.md has the same table."""
+"""What must happen: for each process, moment and fault one outcome and the seconds that it may take. specs/design/chaos.md has the same table."""
 
 # The process that has the fault.
 JOB_PROCESSES = ("runner", "agent")  # of a job on three hosts; the others are started by hand
-PROCESSES = ("server", "rank", *JOB_PROCESSES)
+RANKS_DIE = ("leader", "rank")
+PROCESSES = {
+    "server": "one of three reduction servers",
+    "reducer": "the reducer on a worker's host, of three beside two servers",
+    "servers": "all reduction servers at once",
+    "leader": "rank 0, which leads epochs",
+    "rank": "rank 1 or 2",
+    "runner": "of a job",
+    "agent": "of one of a job's hosts",
+}
 
 # When it has it.
 MOMENTS = {
     "connect": "before ranks connect (others: as they start)",
-    "join": "rank 0 waits for the others",
+    "join": "ranks wait for another one",
     "first": "all have joined, and the first operation is on its way",
     "steady": "half a second later",
     "recovery": "another server was killed a moment ago",
     "drain": "another server was told to end a moment ago",
+    "return": "a server that was killed has been started again a moment ago",
 }
 
 # What it has.
@@ -23,25 +33,55 @@ FAULTS = {
     "half-open": "nothing arrives any more, and nobody is told",
     "delay": "for 3 s everything arrives 200 ms late",
     "loss": "for 3 s packets are lost, where a queue of 20 KB at 20 Mbit/s overflows",
-    "short": "for 3 s at most 7 bytes arrive at once",
+    "short": "for 3 s each read gets 1 to 1000 bytes",
 }
 
 CONTINUES = "continues"  # every rank ends with 0 and has all results
-ENDS = "ends"            # every rank that lives ends with 1 within some time, and who was lost is named: a rank by every
+ENDS = "ends"            # every rank that lives ends with 1, and who was lost is named: a rank by every
                          # other, a server by those that cannot reach it, and these by the others
+EITHER = "either"        # the one or the other
 
 GENTLE = {"stop", "delay", "loss", "short"}
 
 
 def outcome(process, moment, fault):
+    if process == "servers" and fault == "stop":
+        return EITHER  # they are found silent when they are there again
     if fault in GENTLE:
         return CONTINUES
-    if process in ("rank", "runner"):
+    if process in ("leader", "rank", "runner"):
         return ENDS
+    if process == "servers":  # those that are told to end do so when the ranks have
+        return CONTINUES if fault == "term" and moment not in ("connect", "join") else ENDS
     if process == "agent":  # another one comes, and the job begins again; not before its hosts are there, nor without a network
         return CONTINUES if fault in ("kill", "term") and moment != "connect" else ENDS
     # Nobody begins without a server that no rank has ever reached.
     return ENDS if moment == "connect" else CONTINUES
+
+
+# Seconds.
+STALL = 0.2           # of a loss: agreement and repair
+SILENT_SERVER = 5     # until it is found
+SILENT_RANK = 15
+CONNECTING = 20       # what ranks are told to wait for whom they cannot reach
+LATE = 3              # until a late rank begins without a server that others have lost
+SOFT = {"stop": 5, "delay": 2, "loss": 6, "short": 3.5}  # an operation's wait for what ends by itself
+
+
+def bound(process, moment, fault):
+    """Within which it happens. Of what continues: until all have joined, if they had not, and how much longer than others any
+    operation may take. Of what ends: until all that live have."""
+    if process in JOB_PROCESSES:
+        return 60
+    losses = 2 if moment in ("recovery", "drain", "return") else 1
+    if outcome(process, moment, fault) == CONTINUES:
+        late = LATE if moment == "join" and fault not in GENTLE else 0
+        return late + SOFT.get(fault, SILENT_SERVER if fault == "half-open" else 0) + losses * STALL
+    if moment == "connect":
+        return CONNECTING + 1
+    if fault == "half-open":
+        return (SILENT_SERVER if process == "servers" else SILENT_RANK) + 1
+    return 1
 
 
 def all_cells():
@@ -50,3 +90,8 @@ def all_cells():
 
 def name_of(cell):
     return "/".join(cell)
+
+
+def words_of(cell):
+    """Its place in the table."""
+    return f"{outcome(*cell)} {bound(*cell):g}"

@@ -11,17 +11,17 @@ import time
 
 from cells import CONTINUES, outcome
 from proxy import Proxy
-from stage import PATIENCE_S, Broken, Stage, die_with_parent
+from stage import PATIENCE_S, TURN_S, Broken, Stage, die_with_parent
 
 HOSTS = ("one", "two", "three")  # each has a slot for a rank and one for a server
 VICTIM = "two"
-WORK = "summand-perf allreduce --group=chaos --nranks=3 --rank=$RANK --sizes=4K,100K,1M --iters=1000"
+WORK = "summand-perf allreduce --group=chaos --nranks=3 --rank=$RANK --sizes=4K,100K,1M --warmup=0 --iters=1000 --each --json"
+JOINED = ": 3 ranks, "   # of a rank's log
 SERVER = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
 OPTIONS = ("--quiet", "--grace=5", "--join-timeout=20", "--engine=ssh")
 CHIEF = "workerpool0-0"  # prints what all ranks have found
 OTHER = "workerpool2-0"  # the server that is lost; the last one is drained
 INTERRUPTED = 128 + signal.SIGTERM
-TURN_S = 0.02
 
 
 class Host:
@@ -32,6 +32,7 @@ class Host:
         self.agents = []
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=16)
         self.way = Proxy("127.0.0.1:%d" % self.listener.getsockname()[1])
+        self.way.swallows = stage.swallows
         with open(os.path.join(stage.folder, name + ".address"), "w", encoding="ascii") as file:
             file.write(self.way.address)
         os.mkdir(self.run_folder(), 0o700)
@@ -65,14 +66,6 @@ class Host:
             self.stage.fault in ("kill", "term")
 
 
-def wait_until(condition, what):
-    end = time.monotonic() + PATIENCE_S
-    while not condition():
-        if time.monotonic() > end:
-            raise Broken(f"must come within {PATIENCE_S} s: {what}")
-        time.sleep(TURN_S)
-
-
 def read(path):
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
@@ -91,7 +84,7 @@ class InJob(Stage):
     # ---- processes ----
 
     def pool(self, count, image, command=None):
-        container = {"imageUri": image, "env": [{"name": "CHAOS_MARK", "value": self.folder}]}
+        container = {"imageUri": image, "env": [{"name": "CHAOS_MARK", "value": self.folder}, {"name": "SUMMAND_LOG", "value": "info"}]}
         if command:
             container["command"] = ["bash", "-c", command]
         else:
@@ -100,7 +93,7 @@ class InJob(Stage):
 
     def write_spec(self):
         held = f"until [ $RANK != 2 -o -e {self.may_come} ]; do sleep 0.05; done; "
-        work = os.path.join(self.bin, WORK)
+        work = f"{os.path.join(self.bin, WORK)} >{self.folder}/results.$RANK"
         # What is silent is found after a while, so that the ranks must not have ended before.
         work = held + (f"exec {work}" if outcome(*self.cell) == CONTINUES else f"while :; do {work} || exit; done")
         pools = [self.pool(1, "local", work), self.pool(2, "local", work), self.pool(3, SERVER)]
@@ -121,8 +114,6 @@ class InJob(Stage):
         self.variables = {"CHAOS_MARK": self.folder, "XDG_STATE_HOME": self.folder, "XDG_RUNTIME_DIR": self.folder}
         self.job = self.start("job", "summand", "custom-jobs", "local-run", self.write_spec(), f"--job-dir={self.job_dir}",
                               f"--hostfile={hostfile}", f"--ssh-command={carry}", *OPTIONS, **self.variables)
-        self.reader = threading.Thread(target=self.job.stdout.read, daemon=True)
-        self.reader.start()
 
     def with_mark(self):
         """Processes of the job, wherever they are."""
@@ -143,16 +134,23 @@ class InJob(Stage):
         self.runner = int(children[0]) if children else None
         return self.runner
 
+    def servers(self):
+        """The processes of the server that is lost."""
+        return [pid for pid, words in self.with_mark()
+                if f"SUMMAND_REPLICA={OTHER}".encode() in words and "summand-reducti" in read(f"/proc/{pid}/comm")]
+
     def kill_server(self):
-        for pid, words in self.with_mark():
-            if f"SUMMAND_REPLICA={OTHER}".encode() in words and "summand-reducti" in read(f"/proc/{pid}/comm"):
-                os.kill(pid, signal.SIGKILL)
+        """Which the runner starts again."""
+        killed = self.servers()
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        if self.moment == "return":
+            self.wait_until(lambda: set(self.servers()) - set(killed) or self.job.poll() is not None, "the server that returns")
 
     def drain_server(self):
         name = json.loads(read(os.path.join(self.job_dir, "state.json")))["name"]
         scale = self.start("scale", "summand", "custom-jobs", "scale", name, "--replicas=2", **self.variables)
-        threading.Thread(target=scale.stdout.read, daemon=True).start()
-        wait_until(lambda: "workerpool2-2" in self.job_log() or scale.poll() is not None or self.job.poll() is not None,
+        self.wait_until(lambda: "workerpool2-2" in self.job_log() or scale.poll() is not None or self.job.poll() is not None,
                    "the server that is drained")
 
     def job_log(self):
@@ -177,21 +175,28 @@ class InJob(Stage):
 
     # ---- the moments ----
 
+    def chief_log(self):
+        return read(os.path.join(self.job_dir, "logs", f"{CHIEF}.log"))
+
+    def joined(self):
+        """How often the chief has begun with all others."""
+        return self.chief_log().count(JOINED)
+
     def let_last_come(self):
         open(self.may_come, "w", encoding="ascii").close()
 
     def wait_for_text(self, *texts):
-        wait_until(lambda: all(text in self.job_log() for text in texts) or self.job.poll() is not None, texts)
+        self.wait_until(lambda: all(text in self.job_log() for text in texts) or self.job.poll() is not None, texts)
 
     def play(self):
         pause = self.random.random()
         if self.moment != "join":
             self.let_last_come()
         self.start_job()
-        wait_until(self.find_runner, "the runner")
+        self.wait_until(self.find_runner, "the runner")
         if self.moment == "connect":
             if self.process == "agent":
-                wait_until(lambda: self.hosts[VICTIM].agents, "the agent")
+                self.wait_until(lambda: self.hosts[VICTIM].agents, "the agent")
             time.sleep(pause * 0.02)
             self.strike()
             return
@@ -202,36 +207,64 @@ class InJob(Stage):
             time.sleep(pause * 0.1)
             self.let_last_come()
             return
-        self.wait_for_text("# summand-perf")
+        self.wait_until(lambda: self.joined() or self.job.poll() is not None, "the ranks' beginning")
         time.sleep(0.5 if self.moment == "steady" else 0 if self.moment == "first" else pause * 0.2)
-        if self.moment == "recovery":
+        if self.moment in ("recovery", "return"):
             self.kill_server()
         elif self.moment == "drain":
             self.drain_server()
-        time.sleep(pause * 0.05 if self.moment in ("recovery", "drain") else 0)
+        time.sleep(pause * 0.05 if self.moment in ("recovery", "drain", "return") else 0)
         if self.job.poll() is not None:
             raise Broken("the job must not have ended before the fault: " + self.said("job")[-600:])
         self.strike()
 
     # ---- what came of it ----
 
+    def strike(self):
+        self.before = self.joined()
+        super().strike()
+
+    def wait_for_job(self):
+        """And sees when its ranks work again, or begin to, if they must do that; and when it has ended."""
+        begun = []
+
+        def ended():
+            if not begun and self.joined() > self.before:
+                begun.append(time.monotonic())
+            return self.job.poll() is not None
+
+        self.wait_until(ended, "the end of the job")
+        return begun[0] if begun else None, time.monotonic()
+
     def judge(self):
-        expected = outcome(*self.cell)
-        try:
-            code = self.job.wait(PATIENCE_S)
-        except subprocess.TimeoutExpired:
-            raise Broken(f"the job must have ended within {PATIENCE_S} s") from None
-        text = self.said("job")
-        if expected == CONTINUES:
+        begun, end = self.wait_for_job()
+        code, text = self.job.returncode, self.said("job")
+        if outcome(*self.cell) == CONTINUES:
             if code:
                 raise Broken(f"the job must succeed, ended with {code}: {text[-600:]}")
-            if "# wrong elements: 0 OK" not in read(os.path.join(self.job_dir, "logs", f"{CHIEF}.log")):
-                raise Broken(f"{CHIEF}: must have all results right")
+            self.judge_results(begun, end)
         else:
             self.judge_end(code, text)
-        wait_until(lambda: not self.left(), "the end of all that is the job's")
+            self.judge_time("until the job had ended", end - self.struck, self.struck, end)
+        self.wait_until(lambda: not self.left(), "the end of all that is the job's")
         if any(os.listdir(host.run_folder()) for host in self.hosts.values()) and not self.may_leave():
             raise Broken("agents must leave nothing on their hosts")
+
+    def judge_results(self, begun, end):
+        if begun:
+            self.judge_time("until ranks had begun", begun - self.struck, self.struck, begun)
+        rows = self.results()
+        if any(row["wrong"] for row in rows):
+            raise Broken(f"{CHIEF}: must have all results right")
+        stall = max(row["time_us"]["max"] - row["time_us"]["median"] for row in rows) / 1e6
+        self.judge_time("beyond an operation's median", stall, begun or self.struck, end)
+
+    def results(self):
+        text = read(os.path.join(self.folder, "results.0"))
+        try:
+            return json.loads(text)["results"]
+        except ValueError:
+            raise Broken(f"{CHIEF}: must have printed its results, printed {text[-600:]}") from None
 
     def judge_end(self, code, text):
         interrupted = self.process == "runner" and self.fault == "term"

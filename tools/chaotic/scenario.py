@@ -9,17 +9,19 @@ from stage import Broken, enter_network
 
 
 def main(process, moment, fault, seed, build, folder):
-    """Exit code: 0; 1 with what did not hold; 77 where there can be no network."""
+    """Exit code: 0 with how long it took; 1 with what did not hold; 77 where there can be no network."""
     if not enter_network():
         print("a network of its own needs root and ip")
         return 77
     assert moment in MOMENTS
     kind = InJob if process in JOB_PROCESSES else ByHand
     try:
-        kind((process, moment, fault), seed, build, folder).run()
+        play = kind((process, moment, fault), seed, build, folder)
+        play.run()
     except Broken as broken:
         print(broken)
         return 1
+    print("; ".join(play.times))
     return 0
 
 

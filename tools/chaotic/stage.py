@@ -3,11 +3,17 @@
 import ctypes
 import os
 import random
+import re
 import signal
 import subprocess
 import threading
+import time
+
+from cells import bound
+from witness import Witness
 
 PATIENCE_S = 150     # in which all that is to end does so; a machine with other work takes part of it
+TURN_S = 0.005
 SOFT_S = 3
 STOP_S = 5
 CLONE_NEWNET = 0x40000000
@@ -39,20 +45,35 @@ class Stage:
         self.folder = folder
         self.processes = []
         self.timers = []
+        self.struck = None
+        self.swallows = self.random.random() < 0.5  # what is sent to who is half-open; else it finds the way full
+        self.witness = Witness()
+        self.times = []
 
-    def start(self, name, *words, **variables):
-        """What it says on its standard error is said(name)."""
+    def start(self, name, *words, piped=False, **variables):
+        """What it says is said(name), and said(name, "out") unless it is piped."""
         environment = {key: value for key, value in os.environ.items() if not key.startswith("SUMMAND_")}
-        with open(os.path.join(self.folder, name + ".err"), "ab") as err:
+        with open(self.path(name, "err"), "ab") as err, open(self.path(name, "out"), "ab") as out:
             process = subprocess.Popen([os.path.join(self.bin, words[0]), *words[1:]], env={**environment, **variables},
-                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=err, text=True,
+                                       stdin=subprocess.DEVNULL, stdout=subprocess.PIPE if piped else out, stderr=err, text=True,
                                        preexec_fn=die_with_parent)
         self.processes.append(process)
         return process
 
-    def said(self, name):
-        with open(os.path.join(self.folder, name + ".err"), encoding="utf-8", errors="replace") as file:
+    def path(self, name, stream):
+        return os.path.join(self.folder, f"{name}.{stream}")
+
+    def said(self, name, stream="err"):
+        with open(self.path(name, stream), encoding="utf-8", errors="replace") as file:
             return file.read()
+
+    @staticmethod
+    def wait_until(condition, what):
+        end = time.monotonic() + PATIENCE_S
+        while not condition():
+            if time.monotonic() > end:
+                raise Broken(f"must come within {PATIENCE_S} s: {what}")
+            time.sleep(TURN_S)
 
     # ---- the fault ----
 
@@ -63,6 +84,7 @@ class Stage:
         self.timers.append(timer)
 
     def strike(self):
+        self.struck = time.monotonic()
         if self.fault in ("kill", "term"):
             self.signal_victim(signal.SIGKILL if self.fault == "kill" else signal.SIGTERM)
         elif self.fault == "stop":
@@ -84,6 +106,21 @@ class Stage:
         if done.returncode:
             raise Broken(f"tc: {done.stderr.strip()}")
 
+    @staticmethod
+    def dropped():
+        """Packets that the queue has lost so far."""
+        shown = subprocess.run(["tc", "-s", "qdisc", "show", "dev", "lo"], capture_output=True, text=True, check=False)
+        return sum(map(int, re.findall(r"dropped (\d+)", shown.stdout)))
+
+    # ---- what came of it ----
+
+    def judge_time(self, what, took, begin, end):
+        """Against the cell's bound, and what the host took meanwhile."""
+        limit, slack = bound(*self.cell), self.witness.slack(begin, end)
+        self.times.append(f"{took:.2f} s {what} (bound {limit:g} s, and {slack:.2f} s for the host)")
+        if took > limit + slack:
+            raise Broken("took too long: " + self.times[-1])
+
     # ---- the whole ----
 
     def run(self):
@@ -91,11 +128,14 @@ class Stage:
             self.play()
             self.judge()
         finally:
-            for timer in self.timers:
-                timer.cancel()
-            for process in self.processes:
-                if process.poll() is None:
-                    process.kill()
-                process.wait()
-                if process.stdout:
-                    process.stdout.close()
+            self.end_all()
+
+    def end_all(self):
+        for timer in self.timers:
+            timer.cancel()
+        for process in self.processes:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            if process.stdout:
+                process.stdout.close()
