@@ -62,9 +62,12 @@ def outcome(process, moment, fault):
 # Seconds.
 STALL = 0.2           # of a loss: agreement and repair
 SILENT_SERVER = 5     # until it is found
-SILENT_RANK = 15
+SILENT_RANK = SILENT_HOST = 15
 CONNECTING = 20       # what ranks are told to wait for whom they cannot reach
-LATE = 3              # until a late rank begins without a server that others have lost
+LATE = 3.5            # until a late rank has begun without a server that others have lost
+BEGIN = 5             # until a job's ranks have begun, or begun again
+RESTARTS = 25         # until a job has begun again three times, and fails
+NO_AGENT = 20         # that a job is told to wait for an agent
 SOFT = {"stop": 5, "delay": 2, "loss": 6, "short": 3.5}  # an operation's wait for what ends by itself
 
 
@@ -72,13 +75,19 @@ def bound(process, moment, fault):
     """Within which it happens. Of what continues: until all have joined, if they had not, and how much longer than others any
     operation may take. Of what ends: until all that live have."""
     if process in JOB_PROCESSES:
-        return 60
+        if outcome(process, moment, fault) == CONTINUES:
+            return SOFT.get(fault, 0) + BEGIN
+        if fault == "half-open":  # a host is lost; then its agent does not come, again and again
+            return RESTARTS + NO_AGENT + (0 if moment == "connect" else SILENT_HOST + 2 * NO_AGENT)
+        return RESTARTS
     losses = 2 if moment in ("recovery", "drain", "return") else 1
     if outcome(process, moment, fault) == CONTINUES:
         late = LATE if moment == "join" and fault not in GENTLE else 0
         return late + SOFT.get(fault, SILENT_SERVER if fault == "half-open" else 0) + losses * STALL
     if moment == "connect":
         return CONNECTING + 1
+    if outcome(process, moment, fault) == EITHER:
+        return SILENT_SERVER + 1
     if fault == "half-open":
         return (SILENT_SERVER if process == "servers" else SILENT_RANK) + 1
     return 1
