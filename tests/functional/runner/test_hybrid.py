@@ -7,12 +7,13 @@ import signal
 import subprocess
 import sys
 
-from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, hosts, pool, reduction_servers, wait_until
+from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, command_of, hosts, pool, processes_with, reduction_servers, wait_until
 
 # Stands in for a reduction server: it notes its command line.
 SERVE = 'echo "$*" >{folder}/$SUMMAND_REPLICA; echo ready >&$SUMMAND_NOTIFY_FD; exec sleep 1000'
 MIB = 1 << 20
 ITERATIONS = 8
+MANY = 4000
 
 
 class HybridTest(JobTest):
@@ -201,6 +202,49 @@ class HybridTest(JobTest):
         self.assertIn("training goes on with the other 2 of 3", self.read(run, "logs/job.log"))
         open(done, "w", encoding="ascii").close()
         self.assert_code(self.finish(run), 0)
+
+    def processes_of(self, replica):
+        """Reduction servers of that name; what starts and keeps them is called otherwise."""
+        found = []
+        for pid in processes_with(self.mark):
+            try:
+                with open(f"/proc/{pid}/environ", "rb") as environ:
+                    words = environ.read().split(b"\0")
+            except OSError:
+                continue  # it has ended
+            if f"SUMMAND_REPLICA={replica}".encode() in words and command_of(pid).split("\0")[0].endswith("summand-reduction-server"):
+                found.append(pid)
+        return found
+
+    def kill(self, replica):
+        pid, = self.processes_of(replica)
+        os.kill(pid, signal.SIGKILL)
+
+    def wait_for_log(self, run, replica, text, count=1):
+        log = f"logs/{replica}.log"
+        self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(run.job_dir, log)) and self.read(run, log).count(text) >= count, 60),
+                        f"{replica} must say {count} times: {text}")
+
+    def test_reducers_and_the_server_are_killed_under_real_ranks(self):
+        """A host's reducer, then the server, then another host's reducer: ranks go on with the others, every result of every operation is
+        right, and each is taken in again when the runner has started it again, a reducer with its share."""
+        self.made.make_star("one", "two", "three")
+        work = pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)",
+                     "--sizes=4K,64K,512K", f"--iters={MANY}", "--each"])
+        work["env"] = [{"name": "SUMMAND_LOG", "value": "info"}]
+        run = self.start([work, work, reduction_servers(1)], *self.made.flags("one", "two", "three"), "--grace=5", "--hybrid=auto",
+                         labels={"success-policy": "all-workers"})
+        self.wait_for_log(run, "workerpool0-0", "2 ranks, 3 shards")
+        for times, replica in enumerate(("workerpool2-2", "workerpool2-0", "workerpool2-1"), 1):
+            self.kill(replica)
+            for rank in "workerpool0-0", "workerpool1-0":
+                self.wait_for_log(run, rank, "2 of 3 reduction servers go on", times)
+                self.wait_for_log(run, rank, "of servers that are there again too", times)
+        self.assert_code(self.finish(run), 0)
+        self.assertIn("# wrong elements: 0 OK", self.read(run, "logs/workerpool0-0.log"))
+        log = self.read(run, "logs/job.log")
+        for replica in "workerpool2-0", "workerpool2-1", "workerpool2-2":
+            self.assertIn(f"{replica} was killed by signal 9 (Killed): training goes on with the other 2 of 3", log)
 
     def test_parameter_servers_are_in_the_way(self):
         run = self.run_job([self.work, self.work, pool(["true"])], "--hybrid=on")
