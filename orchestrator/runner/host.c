@@ -160,6 +160,14 @@ unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
 	return interface->speed_mbps / servers;
 }
 
+int smd_run_host_may_be_lost(const struct smd_run_host *host)
+{
+	if (host->state != SMD_HOST_READY) {
+		return 0;
+	}
+	return host->link ? smd_agent_link_is_quiet(host->link) : host->over_ns > 0;
+}
+
 void smd_run_host_turn(struct smd_run_host *host)
 {
 	if (host->over_ns && smd_clock_ns() - host->over_ns >= ENGINE_NS) {

@@ -96,6 +96,9 @@ unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
 /* Gives a host up whose connection has ended, when its engine has had time to say why. */
 void smd_run_host_turn(struct smd_run_host *host);
 
+/* Whether it is about to be given up, unless it says something soon. */
+int smd_run_host_may_be_lost(const struct smd_run_host *host);
+
 /* Gives the host up, if it is not yet. The reason is given its name if it does not begin with it. */
 void smd_run_host_lose(struct smd_run_host *host, const char *reason);
 

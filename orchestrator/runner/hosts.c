@@ -159,6 +159,16 @@ void smd_hosts_blame(struct smd_hosts *hosts, const struct smd_replica *replica)
 	}
 }
 
+int smd_hosts_may_lose_one(const struct smd_hosts *hosts)
+{
+	for (int i = 0; i < hosts->nhosts; i++) {
+		if (smd_run_host_may_be_lost(&hosts->hosts[i])) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
 void smd_hosts_praise(const struct smd_hosts *hosts)
 {
 	const char **names = calloc((size_t)hosts->nhosts + 1, sizeof(*names));

@@ -148,6 +148,9 @@ int smd_hosts_can_start(const struct smd_hosts *hosts, const struct smd_replica 
 /* The replica has failed by its own end or its host's, and not because another one had. */
 void smd_hosts_blame(struct smd_hosts *hosts, const struct smd_replica *replica);
 
+/* Whether a host is about to be given up. */
+int smd_hosts_may_lose_one(const struct smd_hosts *hosts);
+
 /* The job has succeeded on its hosts. */
 void smd_hosts_praise(const struct smd_hosts *hosts);
 

@@ -162,6 +162,13 @@ static int is_to_be_told(const struct smd_run *run)
 	       run->hosts.ending_ns == 0 && smd_clock_ns() < run->told_ns;
 }
 
+/* An agent that has lost its runner ends its replicas, and may find that out before the runner finds
+ * the host silent; then the others' failures are seen before their cause. */
+static int may_have_lost_host(const struct smd_run *run)
+{
+	return !run->status.decisive->end.is_lost && smd_hosts_may_lose_one(&run->hosts);
+}
+
 static void settle(struct smd_run *run)
 {
 	if (is_success(run->status.decisive)) {
@@ -169,7 +176,7 @@ static void settle(struct smd_run *run)
 		smd_hosts_praise(&run->hosts);
 		return;
 	}
-	if (smd_clock_ns() < run->settled_ns || is_to_be_told(run)) {
+	if (smd_clock_ns() < run->settled_ns || is_to_be_told(run) || may_have_lost_host(run)) {
 		return;
 	}
 	smd_hosts_blame(&run->hosts, run->status.decisive);

@@ -152,6 +152,32 @@ class HostsTest(JobTest):
         self.assertIn("was lost with its host", run.err)
         self.assertTrue(wait_until(lambda: not processes_with(self.mark), 20))
 
+    def test_a_replica_fails_while_a_host_is_silent(self):
+        """It may have lost a peer there: an agent that gives the runner up ends its replicas, maybe before the host is lost. So the
+        cause is not told before that host says something, or is lost."""
+        self.make_pair()
+        for is_lost in (True, False):
+            go = self.path(f"go-{is_lost}")
+            script = f"touch {self.path('ready')}-$RANK; until [ $RANK = 0 -a -e {go} ]; do sleep 0.05; done; exit 3"
+            run = self.start([bash(script)] * 2, *self.hosts("one", "two"), "--grace=1", "--host-timeout=6", labels={"max-restarts": "0"})
+            for rank in 0, 1:
+                self.wait_for_file(f"{self.path('ready')}-{rank}")
+                os.remove(f"{self.path('ready')}-{rank}")
+            agent = self.agent_on("two")
+            os.kill(agent, signal.SIGSTOP)
+            time.sleep(4.5)
+            open(go, "w", encoding="ascii").close()
+            if is_lost:
+                self.assertTrue(wait_until(lambda: "nothing has come" in self.read(run, "logs/job.log"), 20))
+            else:
+                time.sleep(0.7)
+            os.kill(agent, signal.SIGCONT)
+            self.assert_code(self.finish(run), 1)
+            said = "The replica workerpool1-0 was lost with its host: host two: nothing has come" if is_lost else \
+                "The replica workerpool0-0 exited with a non-zero status of 3."
+            self.assertTrue(run.err.startswith(said), run.err)
+            self.assertTrue(wait_until(lambda: not processes_with(self.mark), 20))
+
     def test_a_lost_host_is_followed_by_another_attempt(self):
         self.make_pair()
         first = "[ $SUMMAND_RESTARTS = 1 ] || [ $RANK = 0 ] && sleep 1; " \

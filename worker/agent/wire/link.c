@@ -444,6 +444,13 @@ static uint64_t tick_ns(const struct smd_agent_link *link)
 	return link->options.silence_ms / TICKS * (uint64_t)1000000;
 }
 
+int smd_agent_link_is_quiet(const struct smd_agent_link *link)
+{
+	uint64_t silence_ns = link->options.silence_ms * (uint64_t)1000000;
+
+	return silence_ns > 0 && smd_clock_ns() - link->heard_ns > silence_ns / 2;
+}
+
 /* Time in which this end has not looked is no silence of the other one's. */
 static void forgive_own_delay(struct smd_agent_link *link, uint64_t now)
 {

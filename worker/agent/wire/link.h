@@ -65,6 +65,9 @@ void smd_agent_link_send_resize(struct smd_agent_link *link, uint32_t id, int ro
 size_t smd_agent_link_flush(struct smd_agent_link *link);
 /* Bytes that have been given to the link and not to the stream. */
 size_t smd_agent_link_unsent(const struct smd_agent_link *link);
+/* Whether nothing has come for half of the time after which the other end is given up: it says
+ * something more often. */
+int smd_agent_link_is_quiet(const struct smd_agent_link *link);
 
 /* ---- TLS (link_tls.c, or link_tls_absent.c) ---- */
 
