@@ -13,7 +13,8 @@ fail() {
 	failures=$((failures + 1))
 }
 
-# In a shell of its own: what a run says of its parts.
+# In a shell of its own: what a run says of its parts, of which those in "awaited" are to come.
+awaited=()
 run() {
 	(
 		# shellcheck disable=SC2034 # for what is sourced
@@ -22,8 +23,10 @@ run() {
 		mkdir -p "$out" "$runs/deep"
 		stop_servers() { :; }
 		device_test() { sleep 1; }
+		names=("${awaited[@]}")
 		# shellcheck source=tools/gpu/verdict
 		. tools/gpu/verdict
+		awaited=("${names[@]}")
 		trap finish EXIT
 		trap 'exit 1' TERM
 		say "a machine"
@@ -98,8 +101,20 @@ ended() {
 	sleep 100
 }
 
+awaited=(good hangs later)
 run ended 1000
-has ended '^good +held' '^hangs +held +1 ok'
+has ended '^good +held' '^hangs +cut +1 ok' '^later +not run' '^what has run held; not all has$'
+
+# A machine that goes away leaves the table of what had ended before, and that is not all.
+gone() {
+	begin_part good 100 && check "one" true && end_part
+	kill -KILL "$BASHPID"
+}
+
+awaited=(good later)
+{ run gone 1000; } 2>/dev/null # the shell says that it was killed
+has gone '^good +held' '^later +not run' '^what has run held; not all has$'
+awaited=()
 
 # A run is ended with its part.
 hangs() {
