@@ -73,6 +73,13 @@ def in_flight(rank, size):
         same("in flight", tensor, total * factor)
     future = dist.all_reduce(torch.ones(3), async_op=True).get_future()
     same("future", future.wait()[0], torch.full((3,), float(size)))
+    work = dist.all_reduce(torch.ones(3), async_op=True)
+    work.wait()  # as DDP's join() has it
+    same("future of what is done", work.get_future().wait()[0], torch.full((3,), float(size)))
+    # A callback may start another operation and wait for it, as PowerSGD's does.
+    twice = dist.all_reduce(torch.ones(1), async_op=True).get_future().then(
+        lambda future: dist.all_reduce(future.value()[0], async_op=True).get_future().wait()[0])
+    same("an operation in a callback", twice.wait(), torch.full((1,), float(size * size)))
     for _ in range(1100):  # nobody waits for these
         dist.all_reduce(torch.ones(1), async_op=True)
     dist.barrier()
@@ -95,9 +102,9 @@ def gathered(rank, size):
     flags = [torch.zeros(1, dtype=torch.bool) for _ in range(size)]
     dist.all_gather(flags, torch.tensor([rank == 1]))
     same("all_gather of bool", torch.cat(flags), torch.arange(size) == 1)
-    coalesced = [[torch.zeros(2) for _ in range(size)], [torch.zeros(3) for _ in range(size)]]
+    coalesced = [[torch.zeros(2), torch.zeros(3)] for _ in range(size)]
     dist.all_gather_coalesced(coalesced, [torch.full((2,), float(rank)), torch.full((3,), float(-rank))])
-    same("all_gather_coalesced", coalesced[1][size - 1], torch.full((3,), 1. - size))
+    same("all_gather_coalesced", coalesced[size - 1][1], torch.full((3,), 1. - size))
     parts = [torch.zeros(2) for _ in range(size)] if rank == 1 else None
     dist.gather(torch.full((2,), float(rank)), parts, dst=1)
     if parts:
@@ -180,6 +187,17 @@ def train(group, seed_rank):
     return torch.cat([each.detach().reshape(-1) for each in network.parameters()])
 
 
+def train_unevenly(rank, size):
+    """Rank r has r inputs more than rank 0; who has none left plays along."""
+    model = DistributedDataParallel(torch.nn.Linear(4, 1, bias=False))
+    with model.join(divide_by_initial_world_size=False):
+        for step in range(2 + rank):
+            model.zero_grad()
+            model(torch.full((1, 4), float(rank))).sum().backward()
+            at_work = [r for r in range(size) if step < 2 + r]
+            same("gradient", model.module.weight.grad, torch.full((1, 4), sum(at_work) / len(at_work)))
+
+
 def main():
     dist.init_process_group("summand")
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -195,6 +213,7 @@ def main():
     beside_gloo(rank, size)
     refused()
     late(rank, size)
+    train_unevenly(rank, size)
     ours, reference = train(None, rank), train(gloo, rank)
     difference = float((ours - reference).abs().max())
     gathered = [torch.empty_like(ours) for _ in range(size)]

@@ -99,6 +99,9 @@ class DeviceTensor:
     def numel(self):
         return self._like.numel()
 
+    def element_size(self):
+        return self._like.element_size()
+
     def stride(self):
         return self._like.stride()
 

@@ -10,6 +10,7 @@ and receive, and types and reductions that Summand does not know. specs/guide/py
 
 import collections
 import errno
+import functools
 import inspect
 import os
 import socket
@@ -27,6 +28,7 @@ from summand.in_order import InOrder
 
 NAME = "summand"
 KEPT = 1000
+SMALL_BYTES = 4096
 END_S = 30  # for what is in flight when a group is dropped
 OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.PRODUCT: "prod", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min",
        dist.ReduceOp.AVG: "avg"}
@@ -60,13 +62,17 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
     """An operation that was started; its future has the tensors.
 
     torch's C++ keeps no reference to the Python part: when that is gone, its wait() is the base's, which never returns. So the
-    group keeps each until it has been waited for, or its future taken; of those that are done without, the last thousand.
+    group keeps each until it has been waited for, or its future taken; of those that are done without, the last thousand. Small
+    ones are kept as those: DDP's join() waits first, and takes the future then.
     """
 
     def __init__(self, future, tensors, kept, limit):
         super().__init__()
         self._future, self._tensors, self._kept, self._limit = future, tensors, kept, limit
         self._over = threading.Event()
+        self._lock = threading.Lock()
+        self._shown = None  # what its future's callbacks are of
+        self._small = sum(each.numel() * each.element_size() for each in tensors) <= SMALL_BYTES
         kept[id(self)] = self
 
     def release(self):
@@ -88,13 +94,20 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         return None
 
     def finished(self, error=None):
-        """By the thread that finishes operations."""
+        """By the thread that finishes operations. Callbacks may wait for later ones, so where there may be any, what is left to
+        do is returned."""
+        with self._lock:
+            if self._shown is None:
+                self._complete(error)
+                return None
+        return functools.partial(self._complete, error)
+
+    def _complete(self, error):
+        self._over.set()
         if error:
             self._future.set_exception(error)
         else:
-            with device.beside(self._tensors):
-                self._future.set_result(self._tensors)
-        self._over.set()
+            device.complete(self._future, self._tensors, self._tensors)
 
     def wait(self, timeout=None):
         """Raises what ended the operation; ETIMEDOUT after `timeout`, else after that of the group."""
@@ -103,9 +116,10 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
             raise SummandError(errno.ETIMEDOUT, f"backend {NAME}: an operation must be done within the timeout of {limit:g} s, got "
                                                 "none; the log says which rank is late")
         try:
-            self._future.wait()
+            (self._shown or self._future).wait()
         finally:
-            self.release()
+            if not self._small:
+                self.release()
         return True
 
     def synchronize(self):
@@ -117,8 +131,10 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
 
     def get_future(self):
         self.release()
-        # then() makes an exception one that torch's C++ sees; it takes that of a bare future for a result.
-        return self._future.then(lambda future: future.wait())
+        with self._lock:
+            # then() makes an exception one that torch's C++ sees; it takes that of a bare future for a result.
+            self._shown = self._shown or self._future.then(lambda future: future.wait())
+            return self._shown
 
 
 class _Copied(dist._Work if hasattr(dist, "_Work") else dist.Work):
@@ -159,14 +175,15 @@ def _finisher(done):
                 for tensor, copy in pairs:
                     if tensor is not copy:
                         tensor.copy_(copy)
-            work.finished()
+            rest = work.finished()
         except Exception as error:  # whoever waits has it raised
-            work.finished(error)
+            rest = work.finished(error)
         done.append(weakref.ref(work))
         while len(done) > KEPT:
             oldest = done.popleft()()
             if oldest:
                 oldest.release()
+        return rest
 
     return finish
 
@@ -238,7 +255,8 @@ class SummandProcessGroup(dist.ProcessGroup):
         return self.allgather([list(output.view(self.size(), *part.shape).unbind())], [part])
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
-        return self._gather_parts(outputs, inputs)
+        """outputs: of each rank, of each input its part."""
+        return self._gather_parts([list(parts) for parts in zip(*outputs)], inputs)
 
     def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
         return self._gather_parts([list(output.view(self.size(), *part.shape).unbind())

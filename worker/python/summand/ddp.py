@@ -11,6 +11,7 @@ operations in the same order.
 
 import contextlib
 import ctypes
+import functools
 import json
 import os
 import threading
@@ -381,10 +382,9 @@ class HookState:
         request, future = item
         try:
             tensor = request.wait()
-            with device.beside([tensor]):
-                future.set_result(tensor)
         except Exception as error:  # else the thread would end, and later operations with it
-            future.set_exception(error)
+            return functools.partial(future.set_exception, error)
+        return functools.partial(device.complete, future, tensor, [tensor])
 
     def close(self):
         """Waits for what was started, and leaves the group. A second time does nothing."""

@@ -1,9 +1,10 @@
-"""A thread that finishes what was started, in its order."""
+"""Threads that finish what was started: one in the order of that, and others where callbacks may wait for what comes later."""
 
 import atexit
 import os
 import queue
 import threading
+import time
 import weakref
 
 EXIT_S = 10  # for what is in flight when the program ends
@@ -12,12 +13,14 @@ _all = weakref.WeakSet()
 
 
 class InOrder:
-    """Calls finish(item) for each item, on a thread of its own."""
+    """Calls finish(item) for each item, on a thread of its own. What that returns, if anything, is called on another one: it may
+    take as long as it likes, and wait for later items."""
 
     def __init__(self, name, finish):
         self._items = queue.SimpleQueue()
         self._pid = os.getpid()
-        self._thread = threading.Thread(target=_run, args=(self._items, finish), name=name, daemon=True)
+        self._beside = _Beside(name)
+        self._thread = threading.Thread(target=_run, args=(self._items, finish, self._beside), name=name, daemon=True)
         self._thread.start()
         _all.add(self)
 
@@ -28,19 +31,67 @@ class InOrder:
         """Waits for what was put; whether all of it is finished. A second time does nothing; in a fork there is no thread."""
         if self._pid != os.getpid():
             return True
+        deadline = None if timeout is None else time.monotonic() + timeout
         self._items.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
-        return not self._thread.is_alive()
+        return not self._thread.is_alive() and self._beside.end(deadline)
 
 
-def _run(items, finish):
+class _Beside:
+    """Calls on threads that are idle, or on others."""
+
+    def __init__(self, name):
+        self._name = name
+        self._calls = queue.SimpleQueue()
+        self._ended = threading.Condition()  # a call has
+        self._under_way = 0
+        self._threads = set()
+        self._idle = 0
+
+    def call(self, what):
+        with self._ended:
+            self._under_way += 1
+            if self._idle:
+                self._idle -= 1
+            else:
+                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+                self._threads.add(thread)
+                thread.start()
+        self._calls.put(what)
+
+    def _run(self):
+        while True:
+            what = self._calls.get()
+            if what is None:
+                return
+            what()
+            what = None  # as below
+            with self._ended:
+                self._under_way -= 1
+                self._idle += 1
+                self._ended.notify_all()
+
+    def end(self, deadline):
+        """Waits for all calls, but not for the one that calls it; whether they have ended."""
+        own = threading.current_thread() in self._threads
+        with self._ended:
+            left = None if deadline is None else max(0, deadline - time.monotonic())
+            has_ended = self._ended.wait_for(lambda: self._under_way <= own, left)
+        for _ in self._threads:
+            self._calls.put(None)
+        return has_ended
+
+
+def _run(items, finish, beside):
     while True:
         item = items.get()
         if item is None:
             return
-        finish(item)
-        item = None  # what it holds is not kept until the next one comes
+        rest = finish(item)
+        if rest:
+            beside.call(rest)
+        item = rest = None  # what they hold is not kept until the next one comes
 
 
 @atexit.register
