@@ -12,7 +12,10 @@ import socket
 import sys
 import unittest
 
+import torch.distributed as dist
 from programs import PATIENCE_S, ProgramTest
+
+import summand.backend
 
 RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backend_rank.py")
 PACKAGE = os.path.join(os.environ["SUMMAND_BUILD"], "share", "summand", "python")
@@ -23,6 +26,24 @@ def free_port():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+class ReductionOfTorch2:
+    """It knows the constant that it equals; the constant does not know it."""
+
+    def __init__(self, constant):
+        self.constant = constant
+
+    def __eq__(self, other):
+        return self.constant == other
+
+
+class NamesTest(unittest.TestCase):
+    def test_reductions_of_torch_2_are_known(self):
+        for constant, name in summand.backend.OPS.items():
+            self.assertEqual(summand.backend._op_name(constant), name)
+            self.assertEqual(summand.backend._op_name(ReductionOfTorch2(constant)), name)
+        self.assertIsNone(summand.backend._op_name(ReductionOfTorch2(dist.ReduceOp.BAND)))
 
 
 class BackendTest(ProgramTest):

@@ -46,7 +46,8 @@ def _shared_context():
 
 
 def _op_name(op):
-    return next((name for known, name in OPS.items() if known == op), None)
+    # From torch 2 on it is an object that knows what it equals, which the constants do not.
+    return next((name for known, name in OPS.items() if op == known), None)
 
 
 def _moved(tensor):
@@ -212,6 +213,12 @@ class SummandProcessGroup(dist.ProcessGroup):
     def _get_backend_name(self):
         return NAME
 
+    @property
+    def group_name(self):  # by which torch's functional collectives find it, from torch 2.1 on
+        return dist.distributed_c10d._world.pg_names[self]
+
+    pg_name = group_name
+
     # ---- operations through the servers ----
 
     def allreduce(self, tensors, opts=None):
@@ -287,7 +294,8 @@ class SummandProcessGroup(dist.ProcessGroup):
         op = _op_name(opts.reduceOp if opts else dist.ReduceOp.SUM)
         flat = [part for parts in inputs for part in parts]
         if not self._is_ours(flat + outputs, op):
-            raise SummandError(0, f"reduce_scatter: must be of a type and reduction that {NAME} has, got {flat[0].dtype}")
+            raise SummandError(0, f"reduce_scatter: must be of a type and reduction that {NAME} has, got {flat[0].dtype} "
+                                  f"and {opts.reduceOp if opts else 'sum'}")
         roots = iter(list(range(self.size())) * len(outputs))
         mine = [output if output.is_contiguous() else output.contiguous() for output in outputs]
         places = iter([mine[i] if root == self.rank() else None for i in range(len(outputs)) for root in range(self.size())])
