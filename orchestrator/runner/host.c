@@ -160,19 +160,18 @@ unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
 	return interface->speed_mbps / servers;
 }
 
-<<<<<<< HEAD
 int smd_run_host_may_be_lost(const struct smd_run_host *host)
 {
 	if (host->state != SMD_HOST_READY) {
 		return 0;
 	}
 	return host->link ? smd_agent_link_is_quiet(host->link) : host->over_ns > 0;
-=======
+}
+
 unsigned smd_run_host_server_parts(const struct smd_host_facts *facts,
 	const struct smd_host_interface *interface, unsigned servers)
 {
 	return interface->is_loopback || facts->nrdma == 0 ? 0 : servers;
->>>>>>> 5178b5a5 (Tell each of several servers on a host with RDMA which part it has of what it finds: they were told the interface's speed, which is not the ports')
 }
 
 void smd_run_host_turn(struct smd_run_host *host)
