@@ -130,7 +130,8 @@ static unsigned count_processors(void)
 	return count > 0 ? (unsigned)count : 1;
 }
 
-static uint32_t share_of(uint32_t mbps, const struct smd_share *share)
+/* What is declared of it: as much as workers on the host leave for the reducer beside them. */
+static uint32_t declare_share(uint32_t mbps, const struct smd_share *share)
 {
 	uint64_t part = (uint64_t)mbps * share->part;
 	uint64_t declared = (part + share->whole / 2) / share->whole;
@@ -193,20 +194,14 @@ static void decide_speed(const struct smd_server_options *options, struct smd_se
 		mbps = read_bandwidth(options, config, source);
 	}
 	config->bandwidth_mbps = mbps ? mbps : SMD_BANDWIDTH_DEFAULT_MBPS;
-	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", config->bandwidth_mbps, source);
-	if (options->link.part != options->link.whole) {
-		config->bandwidth_mbps = share_of(config->bandwidth_mbps, &options->link);
-		mbps = mbps ? config->bandwidth_mbps : 0;
-		smd_log(SMD_LOG_INFO, "server", "bandwidth: %u/%u of that, %u Mbit/s",
-			options->link.part, options->link.whole, config->bandwidth_mbps);
-	}
 	config->shards = options->threads ? (unsigned)options->threads
 					  : smd_bandwidth_shards(mbps, count_processors());
 	if (config->shards > SMD_SHARDS_MAX) {
 		config->shards = SMD_SHARDS_MAX;
 	}
-	if (options->share.part != options->share.whole) { /* workers on the host leave no more */
-		config->bandwidth_mbps = share_of(config->bandwidth_mbps, &options->share);
+	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", config->bandwidth_mbps, source);
+	if (options->share.part != options->share.whole) {
+		config->bandwidth_mbps = declare_share(config->bandwidth_mbps, &options->share);
 		config->window = share_window(&options->share);
 		smd_log(SMD_LOG_INFO, "server",
 			"share of chunks: %u/%u of that, as for %u Mbit/s, with a window of %u",
@@ -215,9 +210,16 @@ static void decide_speed(const struct smd_server_options *options, struct smd_se
 	}
 }
 
+/* Those of lower places are listened on first: what carries others, then what every host has, then
+ * what needs devices. */
+static unsigned place_of(const struct smd_transport_ops *ops)
+{
+	return ops->device ? 2 : smd_transport_carrier(ops) ? 1 : 0;
+}
+
 /*
- * Transports that every host has come first and must be there, the others where their devices are;
- * one that was named must be there.
+ * Transports that every host has and that need no other come first and must be there, the others
+ * where they can be had; one that was named must be there.
  */
 static void choose_transports(
 	const struct smd_server_options *options, struct smd_server_transport transports[])
@@ -226,9 +228,9 @@ static void choose_transports(
 	unsigned n = smd_transport_select(options->transport, wanted);
 	unsigned chosen = 0;
 
-	for (int everywhere = 1; everywhere >= 0; everywhere--) {
+	for (unsigned place = 0; place <= 2; place++) {
 		for (unsigned i = 0; i < n; i++) {
-			if (everywhere != !wanted[i]->device) {
+			if (place != place_of(wanted[i])) {
 				continue;
 			}
 			if (options->tls && !smd_transport_can_encrypt(wanted[i])) {
@@ -238,7 +240,7 @@ static void choose_transports(
 				continue;
 			}
 			transports[chosen++] =
-				(struct smd_server_transport){wanted[i], everywhere || n == 1};
+				(struct smd_server_transport){wanted[i], place == 0 || n == 1};
 		}
 	}
 }
@@ -390,7 +392,6 @@ int main(int argc, char **argv)
 	struct smd_server_options options = {
 		.listen = "127.0.0.1:2222",
 		.transport = "auto",
-		.link = {1, 1},
 		.share = {1, 1},
 		.seccomp = true,
 		.ready_fd = getenv(NOTIFY_FD), /* specs/guide/reporting.md */

@@ -7,6 +7,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/engine/server.h"
+#include "reduction_server/transport/shared_bytes.h"
 
 #define NUMBER_MAX 16
 
@@ -90,6 +91,8 @@ void smd_server_metrics_write(void *server, struct smd_metrics_text *text)
 	for (unsigned i = 0; i < n; i++) {
 		write_late(text, &figures[i], i);
 	}
+	smd_metrics_single(text, "summand_server_shared_memory_bytes", "gauge",
+		"Memory that is shared with workers on this host.", (double)smd_shared_bytes());
 	smd_metrics_process(text);
 	free(figures);
 }

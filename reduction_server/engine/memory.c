@@ -1,5 +1,6 @@
-/* Finds out how much memory there is, and decides how much of it the slots get. */
+/* Decides how much of the memory that there is the slots get. */
 #include "reduction_server/engine/memory.h"
+#include "reduction_server/base/available.h"
 #include "reduction_server/engine/buffer_pool.h"
 
 #include <errno.h>
@@ -8,54 +9,6 @@
 #include <string.h>
 
 #define MIB (1024.0 * 1024.0)
-
-static uint64_t read_number(const char *path)
-{
-	unsigned long long value = UINT64_MAX;
-	FILE *file = fopen(path, "r");
-
-	if (!file) {
-		return UINT64_MAX;
-	}
-	if (fscanf(file, "%llu", &value) != 1) {
-		value = UINT64_MAX; /* "max" */
-	}
-	fclose(file);
-	return value;
-}
-
-static uint64_t read_available(void)
-{
-	FILE *file = fopen("/proc/meminfo", "r");
-	unsigned long long kib = UINT64_MAX / 1024;
-	char line[128];
-
-	if (!file) {
-		return UINT64_MAX;
-	}
-	while (fgets(line, sizeof(line), file)) {
-		if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1) {
-			break;
-		}
-	}
-	fclose(file);
-	return kib * 1024;
-}
-
-/* What the machine and, in a container, the control group at the root of its view leave. */
-static uint64_t memory_available(void)
-{
-	uint64_t available = read_available();
-	uint64_t limit = read_number("/sys/fs/cgroup/memory.max");
-
-	if (limit != UINT64_MAX) {
-		uint64_t used = read_number("/sys/fs/cgroup/memory.current");
-		uint64_t left = used < limit ? limit - used : 0;
-
-		available = left < available ? left : available;
-	}
-	return available;
-}
 
 /* A slot of two ranks in each of them. */
 static uint64_t memory_least(unsigned shards, uint32_t chunk_bytes)
@@ -87,7 +40,7 @@ int smd_memory_decide(uint64_t wanted, unsigned shards, uint32_t chunk_bytes, ui
 	struct smd_error *error)
 {
 	uint64_t least = memory_least(shards, chunk_bytes);
-	uint64_t available = memory_available();
+	uint64_t available = smd_memory_available();
 	uint64_t decided = wanted;
 
 	if (wanted == 0) {

@@ -9,6 +9,7 @@
 
 struct smd_pairing {
 	struct smd_pairer *pairer;
+	const struct smd_transport_ops *ops; /* of the lane that is made */
 	struct smd_lane *carrier; /* NULL: the made lane has it; on no loop before the offer is said */
 	struct smd_lane *made;    /* NULL: there is none */
 	bool offered;
@@ -44,7 +45,7 @@ static void pairing_on_closed(void *owner, int err, const char *reason)
 	/* A worker goes on over another transport, and says so. */
 	smd_log_peer(err == -EPROTO || err == -EACCES ? SMD_LOG_WARN : SMD_LOG_INFO,
 		pairing->pairer->name, hello->job, "no lane of %s over %s: %s", hello->replica,
-		pairing->pairer->ops->name, reason);
+		pairing->ops->name, reason);
 	pairing_close(pairing);
 }
 
@@ -114,7 +115,7 @@ static int pairing_on_frame(
 		ret = pairing_check(pairing, &pair, error);
 	}
 	if (ret == 0) {
-		ret = pairing->pairer->ops->join(
+		ret = pairing->ops->join(
 			pairing->made, pairing->carrier, &pair.offer, error);
 	}
 	if (ret == 0) {
@@ -156,13 +157,15 @@ static int pairing_attach(struct smd_pairing *pairing)
 		pairing->carrier, pairing->pairer->base, &carrier_callbacks, pairing);
 }
 
-static struct smd_pairing *pairing_create(
-	struct smd_pairer *pairer, struct smd_lane *lane, const struct smd_handshake *handshake)
+static struct smd_pairing *pairing_create(struct smd_pairer *pairer,
+	const struct smd_transport_ops *ops, struct smd_lane *lane,
+	const struct smd_handshake *handshake)
 {
 	struct smd_pairing *pairing = calloc(1, sizeof(*pairing));
 
 	if (pairing) {
 		pairing->pairer = pairer;
+		pairing->ops = ops;
 		pairing->handshake = *handshake;
 		pairing->carrier = lane;
 		LIST_INSERT_HEAD(&pairer->pairings, pairing, link);
@@ -178,7 +181,7 @@ static void pairing_refuse(struct smd_pairing *pairing, const char *why)
 	struct smd_error text = {""};
 
 	smd_error_set(&text, ENOTSUP, "workers are let in over %s only: %s",
-		pairing->pairer->ops->name, why);
+		pairing->ops->name, why);
 	smd_log_peer(SMD_LOG_WARN, pairing->pairer->name, pairing->handshake.hello.job,
 		"refused %s: %s", pairing->handshake.hello.replica, text.text);
 	(void)smd_lane_send_control(
@@ -209,7 +212,7 @@ static void pairing_cannot(struct smd_pairing *pairing, const char *why)
 	const struct smd_hello *hello = &pairing->handshake.hello;
 
 	smd_log_peer(SMD_LOG_INFO, pairing->pairer->name, hello->job, "no lane of %s over %s: %s",
-		hello->replica, pairing->pairer->ops->name, why);
+		hello->replica, pairing->ops->name, why);
 	pairing_do_without(pairing, why);
 }
 
@@ -269,24 +272,37 @@ static const struct smd_lane_callbacks made_callbacks = {
 
 /* ---- lanes that come ---- */
 
+/* What the worker asks for, of what there is; NULL: nothing. */
+static const struct smd_transport_ops *pairer_find(
+	const struct smd_pairer *pairer, const struct smd_hello *hello)
+{
+	for (unsigned i = 0; pairer->pairs[i]; i++) {
+		if (hello->flags & pairer->pairs[i]->hello_flag) {
+			return pairer->pairs[i];
+		}
+	}
+	return NULL;
+}
+
 void smd_pairer_take(
 	struct smd_pairer *pairer, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
+	const struct smd_transport_ops *ops = pairer_find(pairer, &handshake->hello);
 	struct smd_error error = {""};
 	struct smd_pairing *pairing;
 	struct smd_offer none;
 
-	if (!pairer->ops || lane->ops == pairer->ops || !lane->ops->set_owner) {
+	if (!pairer->pairs[0] || !lane->ops->set_owner || (!ops && !pairer->needed)) {
 		pairer_pass(pairer, lane, handshake);
 		return;
 	}
-	pairing = pairing_create(pairer, lane, handshake);
+	pairing = pairing_create(pairer, ops ? ops : pairer->pairs[0], lane, handshake);
 	if (!pairing) {
 		smd_lane_close(lane);
-	} else if (!(handshake->hello.flags & SMD_HELLO_PAIR)) {
+	} else if (!ops) {
 		pairing_do_without(pairing, "this one has not asked for it");
-	} else if (pairer->ops->offer(pairer->base, lane, pairer->shard, NULL, &made_callbacks,
-			   pairing, &pairing->made, &none, &error)) {
+	} else if (ops->offer(pairer->base, lane, pairer->shard, NULL, &made_callbacks, pairing,
+			   &pairing->made, &none, &error)) {
 		pairing->made = NULL;
 		pairing_cannot(pairing, error.text);
 	}

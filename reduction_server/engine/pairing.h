@@ -22,7 +22,7 @@ struct smd_pairer {
 	struct event_base *base;
 	const char *name;                    /* "shard 0", for messages */
 	unsigned shard;                      /* its number */
-	const struct smd_transport_ops *ops; /* of the lanes that are made; NULL: of none */
+	const struct smd_transport_ops *const *pairs; /* of the lanes that are made; ends with NULL */
 	bool needed;                         /* workers are let in by such lanes only */
 	const struct smd_tokens *tokens;     /* NULL: none are asked for */
 	/* Takes the lane: the one that was made, or where that could not be begun the other, which

@@ -37,7 +37,9 @@ struct smd_server {
 	const struct smd_tokens *tokens;
 	bool encrypt;
 	struct smd_lane_keys keys;
-	const struct smd_transport_ops *pairs; /* lanes that are made over another's; NULL: none */
+	/* Lanes that are made over another's; ends with NULL. */
+	const struct smd_transport_ops *pairs[SMD_TRANSPORTS_MAX + 1];
+	unsigned npairs;
 	bool pairs_only;
 	unsigned nshards;
 	struct smd_shard *shards[SMD_SHARDS_MAX];
@@ -328,7 +330,7 @@ static int server_listen_carried(struct smd_server *server, const struct smd_ser
 		server->pairs_only = ret == 0;
 	}
 	if (ret == 0) {
-		server->pairs = ops;
+		server->pairs[server->npairs++] = ops;
 	}
 	return ret;
 }

@@ -323,13 +323,17 @@ static void shard_turn_loop(struct smd_shard *shard)
 /* Before there is work that would have to wait for it. */
 static void shard_prepare(struct smd_shard *shard)
 {
-	const struct smd_transport_ops *ops = shard->config.pairs;
 	const struct smd_extent pool = {shard->resources.pool.pages.memory,
 		smd_buffer_pool_bytes(&shard->resources.pool)};
 
-	if (ops && ops->prepare) {
-		ops->prepare(shard->base, shard->config.addresses, shard->config.welcome.shard,
-			pool, shard->config.welcome.chunk_bytes);
+	for (unsigned i = 0; shard->config.pairs[i]; i++) {
+		const struct smd_transport_ops *ops = shard->config.pairs[i];
+
+		if (ops->prepare) {
+			ops->prepare(shard->base, shard->config.addresses,
+				shard->config.welcome.shard, pool,
+				shard->config.welcome.chunk_bytes);
+		}
 	}
 }
 
@@ -448,7 +452,7 @@ int smd_shard_start(
 		.base = shard->base,
 		.name = shard->name,
 		.shard = config->welcome.shard,
-		.ops = config->pairs,
+		.pairs = config->pairs,
 		.needed = config->pairs_only,
 		.tokens = config->tokens,
 		.on_paired = shard_on_paired,

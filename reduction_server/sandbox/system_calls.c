@@ -33,11 +33,13 @@ static const int always[] = {
 	/* what lanes carry */
 	SCMP_SYS(accept),
 	SCMP_SYS(accept4),
+	SCMP_SYS(bind),
 	SCMP_SYS(close),
 	SCMP_SYS(fcntl),
 	SCMP_SYS(getpeername),
 	SCMP_SYS(getsockname),
 	SCMP_SYS(getsockopt),
+	SCMP_SYS(listen),
 	SCMP_SYS(read),
 	SCMP_SYS(readv),
 	SCMP_SYS(recvfrom),
@@ -124,7 +126,6 @@ static const int always[] = {
 
 /* The libraries of RDMA open devices, and ask the kernel about them, when the first lane comes. */
 static const int with_devices[] = {
-	SCMP_SYS(bind),
 	SCMP_SYS(mbind),
 	SCMP_SYS(userfaultfd),
 };
@@ -163,6 +164,7 @@ static int allow_by_argument(scmp_filter_ctx filter)
 		{SCMP_SYS(open), 1, OPENING, O_RDONLY},
 		{SCMP_SYS(openat), 2, OPENING, O_RDONLY},
 		{SCMP_SYS(clone), 0, thread, thread},
+		{SCMP_SYS(socket), 0, UINT32_MAX, AF_UNIX}, /* to meet workers of this host */
 		{SCMP_SYS(tgkill), 0, UINT32_MAX, (uint64_t)getpid()},
 		{SCMP_SYS(prctl), 0, UINT32_MAX, PR_SET_NAME},
 		{SCMP_SYS(prctl), 0, UINT32_MAX, PR_SET_VMA},

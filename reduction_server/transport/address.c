@@ -6,6 +6,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "reduction_server/base/parse.h"
 
@@ -188,6 +189,49 @@ bool smd_address_is_loopback(const struct sockaddr *address)
 	uint8_t bytes[16];
 
 	return smd_address_bytes(address, bytes) && smd_address_bytes_stay_here(bytes);
+}
+
+/* Nothing is sent: a datagram's socket only asks for the way, which to a machine's own address
+ * begins there. */
+static bool address_is_own(const struct addrinfo *info)
+{
+	struct sockaddr_storage from;
+	socklen_t size = sizeof(from);
+	int fd = socket(info->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	bool own = fd >= 0 && connect(fd, info->ai_addr, info->ai_addrlen) == 0 &&
+		   getsockname(fd, (struct sockaddr *)&from, &size) == 0 &&
+		   smd_address_same_host((const struct sockaddr *)&from, info->ai_addr);
+
+	if (fd >= 0) {
+		close(fd);
+	}
+	return own;
+}
+
+static bool address_is_any(const struct sockaddr *address)
+{
+	static const uint8_t any[2][16] = {{0}, {[10] = 0xff, [11] = 0xff}};
+	uint8_t bytes[16];
+
+	return smd_address_bytes(address, bytes) &&
+	       (memcmp(bytes, any[0], 16) == 0 || memcmp(bytes, any[1], 16) == 0);
+}
+
+int smd_address_is_here(const char *address, struct smd_error *error)
+{
+	struct addrinfo *list;
+	int here = 0;
+	int ret = smd_address_resolve(address, AI_PASSIVE, &list, error);
+
+	if (ret) {
+		return ret;
+	}
+	for (const struct addrinfo *info = list; info; info = info->ai_next) {
+		here |= smd_address_is_loopback(info->ai_addr) || address_is_any(info->ai_addr) ||
+			address_is_own(info);
+	}
+	freeaddrinfo(list);
+	return here;
 }
 
 int smd_address_stays_here(const char *address, struct smd_error *error)

@@ -47,6 +47,9 @@ bool smd_address_is_loopback(const struct sockaddr *address);
 /* Whether that holds for all that a "host:port" resolves to. 1, 0, or -errno with a text. */
 int smd_address_stays_here(const char *address, struct smd_error *error);
 
+/* Whether a "host:port" resolves to an address of this host's, or to any. 1, 0, or -errno with a text. */
+int smd_address_is_here(const char *address, struct smd_error *error);
+
 /* The host's 16 bytes: IPv6, or IPv4 as a part of it (::ffff:0:0/96). False: it is of another
  * family. */
 bool smd_address_bytes(const struct sockaddr *address, uint8_t out[16]);

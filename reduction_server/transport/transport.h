@@ -148,10 +148,12 @@ struct smd_transport_ops {
 	unsigned preference;
 	const char *device; /* "RDMA": the kind of device that a host needs for it; NULL: none */
 	bool is_stream;     /* a frame may leave in parts, with any pause between them */
+	bool within_host;   /* its two ends are processes of one host */
 	bool names;         /* addresses are names, where others' are host:port */
 	bool times_out; /* connecting ends with -ETIMEDOUT in seconds, also where nobody listens yet
 			 */
 	uint32_t room; /* bytes of frames that a lane is given at once, to keep it busy (turns.h) */
+	uint16_t hello_flag; /* by which a worker asks for a lane made over a carrier (wire/message.h) */
 	unsigned port_slot; /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
 
 	/*
@@ -185,7 +187,7 @@ struct smd_transport_ops {
 	 */
 	const char *(*carrier)(void);
 	/* Whether such lanes can be made here, by who listens at or connects to that address: 0, or
-	 * -errno with a text; -ENODEV: by nobody. */
+	 * -errno with a text; -ENODEV: by nobody; -EXDEV: they are for other addresses. */
 	int (*check)(const char *address, struct smd_error *error);
 	/* What the devices carry by which lanes reach who listens at these addresses, in Mbit/s; 0:
 	 * not known. `source` is a phrase for the log. NULL operation: as their network interfaces

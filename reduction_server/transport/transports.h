@@ -13,6 +13,7 @@ extern const struct smd_transport_ops *const smd_transports[];
 extern const struct smd_transport_ops smd_transport_tcp;
 /* Without RDMA in the build, it says so. */
 extern const struct smd_transport_ops smd_transport_rdma;
+extern const struct smd_transport_ops smd_transport_shm;
 /* Only in tests, and in builds with SUMMAND_FAULT: */
 extern const struct smd_transport_ops smd_transport_loopback;
 extern const struct smd_transport_ops smd_transport_fault;

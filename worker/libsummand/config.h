@@ -18,6 +18,7 @@
 struct smd_config {
 	/* What lanes go over: the first of these that there is. */
 	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
+	bool absent[SMD_TRANSPORTS_MAX]; /* found to be nowhere: no lane need try it */
 	unsigned ntransports;
 	unsigned ninitial; /* of the servers; others were added while the process ran */
 	unsigned nservers;

@@ -85,6 +85,15 @@ static bool remote_repeats(struct smd_remote *remote, int err, const char *reaso
 	return true;
 }
 
+/* From that one on, the first that is not known to be nowhere; as many as there are: none. */
+static unsigned next_transport(const struct smd_config *config, unsigned from)
+{
+	while (from < config->ntransports && config->absent[from]) {
+		from++;
+	}
+	return from;
+}
+
 /*
  * The lane cannot be had over the transport that was tried: says why, and goes on to the next one.
  * False: there is none.
@@ -94,27 +103,28 @@ static bool remote_try_next(struct smd_remote *remote, int err, const char *reas
 	struct smd_config *config = remote->owner->config;
 	const char *name = config->transports[remote->transport]->name;
 	char server[160];
+	unsigned next;
 
 	if (remote_repeats(remote, err, reason)) {
 		return true;
 	}
-	if (remote->transport + 1 >= config->ntransports) {
+	next = next_transport(config, remote->transport + 1);
+	if (next == config->ntransports) {
 		return false;
 	}
 	if (err == -ENODEV) { /* nor will the other lanes */
-		memmove(config->transports, config->transports + remote->transport + 1,
-			(config->ntransports - remote->transport - 1) *
-				sizeof(*config->transports));
-		config->ntransports -= remote->transport + 1;
-		remote->transport = 0;
-		smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
-			config->transports[0]->name, name, reason);
+		if (!config->absent[remote->transport]) {
+			smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
+				config->transports[next]->name, name, reason);
+		}
+		config->absent[remote->transport] = true;
+		remote->transport = next;
 	} else {
-		remote->transport++;
+		remote->transport = next;
 		smd_target_name(remote->target, server);
-		smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: tries %s after %s: %s",
-			server, remote->shard, config->transports[remote->transport]->name, name,
-			reason);
+		smd_log(err == -EXDEV ? SMD_LOG_DEBUG : SMD_LOG_INFO, "libsummand",
+			"lane to %s, shard %u: tries %s after %s: %s", server, remote->shard,
+			config->transports[remote->transport]->name, name, reason);
 	}
 	event_active(remote->retry, EV_TIMEOUT, 1);
 	return true;
@@ -217,9 +227,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (remote->transport >= config->ntransports) {
-		remote->transport = 0; /* another lane found out that there are fewer */
-	}
+	remote->transport = next_transport(config, remote->transport);
 	if (!remote_has_address(remote) || !smd_remote_pair_begin(remote)) {
 		return;
 	}

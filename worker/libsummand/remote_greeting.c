@@ -16,7 +16,9 @@ int smd_remote_say_hello(struct smd_remote *remote)
 		.shard = (uint16_t)remote->shard,
 		.flags = (uint16_t)((config->poll ? SMD_HELLO_CALLED : 0) |
 				    (config->token[0] ? SMD_HELLO_TOKEN : 0) |
-				    (remote->pairs ? SMD_HELLO_PAIR : 0) |
+				    (remote->pairs ? config->transports[remote->transport]
+							     ->hello_flag
+						   : 0) |
 				    (config->zeros_skipped ? SMD_HELLO_ZEROS : 0)),
 	};
 	remote->challenged = false;

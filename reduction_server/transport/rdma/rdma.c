@@ -5,6 +5,7 @@
  */
 #include "reduction_server/transport/rdma/rate.h"
 #include "reduction_server/transport/rdma/rdma.h"
+#include "reduction_server/wire/message.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -242,6 +243,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.device = "RDMA",
 	.times_out = true,
 	.port_slot = 1,
+	.hello_flag = SMD_HELLO_PAIR,
 	.listen = smd_rdma_listen,
 	.listener_close = smd_rdma_listener_close,
 	.connect = smd_rdma_connect,

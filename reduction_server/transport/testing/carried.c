@@ -277,6 +277,7 @@ const struct smd_transport_ops smd_transport_carried = {
 	.name = "carried",
 	.is_stream = true,
 	.room = 64u << 10,
+	.hello_flag = SMD_HELLO_PAIR,
 	.carrier = carried_carrier,
 	.check = carried_check,
 	.offer = carried_offer,

@@ -16,6 +16,7 @@ ROOMS = [
     ("reduction_server/transport", ["reduction_server/wire"]),
     ("reduction_server/transport/tcp", ["reduction_server/transport"]),
     ("reduction_server/transport/rdma", ["reduction_server/transport"]),
+    ("reduction_server/transport/shm", ["reduction_server/transport"]),
     ("reduction_server/transport/testing", ["reduction_server/transport"]),
     ("reduction_server/engine", ["reduction_server/transport", "reduction_server/kernels"]),
     ("reduction_server/metrics", ["reduction_server/transport"]),
@@ -80,7 +81,7 @@ SYSTEM = [
     (r"infiniband/|rdma/", ("reduction_server/transport/rdma", "worker/nccl_plugin/device")),
     (r"sys/socket|sys/un|netinet/|arpa/|netdb|ifaddrs|net/if",
      ("reduction_server/transport", "reduction_server/transport/tcp", "reduction_server/transport/rdma",
-      "worker/mpi", "reduction_server/sandbox",  # names the families that it forbids
+      "reduction_server/transport/shm", "worker/mpi", "reduction_server/sandbox",  # names the families that it forbids
       "worker/nccl_plugin/device", "worker/nccl_plugin/net", "worker/nccl_plugin/collnet",
       "worker/agent/wire", "worker/agent/host", "orchestrator/engine", "orchestrator/runner", "orchestrator/store", "orchestrator/client", "orchestrator/service")),
     (r"cuda\.h", ("worker/libsummand",)),

@@ -48,10 +48,11 @@ static void start_at(struct pool *pool, struct pool_server *one, const char *lis
 	struct smd_error error = {""};
 
 	config.transports[0] = (struct smd_server_transport){
-		smd_transport_find(pool->over_rdma ? "tcp" : pool->transport), true};
-	if (pool->over_rdma) {
+		smd_transport_find(pool->over_rdma || pool->over_shm ? "tcp" : pool->transport),
+		true};
+	if (pool->over_rdma || pool->over_shm) {
 		config.transports[1] =
-			(struct smd_server_transport){smd_transport_find("rdma"), true};
+			(struct smd_server_transport){smd_transport_find(pool->transport), true};
 	}
 	config.listen = listen;
 	config.on_ended = on_ended;
@@ -109,6 +110,13 @@ bool pool_is_rdma(void)
 	return getenv("SUMMAND_TEST_RDMA") != NULL;
 }
 
+bool pool_is_shm(void)
+{
+	const char *shm = getenv("SUMMAND_TEST_SHM");
+
+	return shm && strcmp(shm, "1") == 0;
+}
+
 int pool_rounds(int rounds)
 {
 	return pool_is_rdma() ? (rounds + 3) / 4 : rounds;
@@ -127,6 +135,13 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	if (pool_is_rdma() && strcmp(pool->transport, "fault") != 0) {
 		pool->over_rdma = true;
 		pool->transport = "rdma";
+	}
+	if ((pool_is_shm() && strcmp(pool->transport, "fault") != 0 &&
+		    strcmp(pool->transport, "carried") != 0) ||
+		strcmp(pool->transport, "shm") == 0) {
+		pool->over_shm = true;
+		pool->over_tcp = true;
+		pool->transport = "shm";
 	}
 	pool->nservers = nservers;
 	for (unsigned i = 0; i < nservers; i++) {

@@ -37,6 +37,7 @@ struct pool {
 	const char *transport;
 	bool over_tcp;
 	bool over_rdma;
+	bool over_shm;
 	unsigned nservers;
 	struct pool_server servers[POOL_SERVERS_MAX];
 	char list[1024]; /* as SUMMAND_REDUCTION_SERVERS takes it */
@@ -45,11 +46,13 @@ struct pool {
 /* Whether pools go over RDMA; and how often to do what is done `rounds` times to be sure: there the
  * processor is mostly an emulated one, so a quarter of it must do. */
 bool pool_is_rdma(void);
+bool pool_is_shm(void);
 int pool_rounds(int rounds);
 
 /* Over "tcp", "loopback", "fault" (wrapped around the latter), "fault over tcp", or "rdma" where a
  * test has put something in its place, in both directions. Where SUMMAND_TEST_RDMA is the address
- * of an RDMA device, the first two become "rdma", with servers that take TCP too. Each server's
+ * of an RDMA device, the first two become "rdma", with servers that take TCP too; where
+ * SUMMAND_TEST_SHM is 1 they become "shm" in the same way. Each server's
  * config but transport and listen, which are set here, and zeros, which get small defaults. */
 void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	const struct smd_server_config *configs);

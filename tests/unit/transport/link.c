@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "reduction_server/transport/loop.h"
+#include "reduction_server/wire/message.h"
 
 unsigned parcels_done;
 
@@ -168,7 +169,8 @@ int link_set_up(void **state)
 	static int counter;
 	struct link *link = calloc(1, sizeof(*link));
 	const char *transport = *state;
-	bool over_tcp = strstr(transport, "tcp") != NULL || strcmp(transport, "tls") == 0;
+	bool shared = strcmp(transport, "shm") == 0;
+	bool over_tcp = strstr(transport, "tcp") != NULL || strcmp(transport, "tls") == 0 || shared;
 	struct smd_error error = {""};
 	char address[64];
 
@@ -177,8 +179,9 @@ int link_set_up(void **state)
 	link->encrypted = strcmp(transport, "tls") == 0;
 	link->key = link_key;
 	link->transport = smd_transport_find(strncmp(transport, "fault", 5) == 0 ? "fault"
-					     : link->encrypted                   ? "tcp"
+					     : link->encrypted || shared         ? "tcp"
 										 : transport);
+	link->made = shared ? smd_transport_find(transport) : NULL;
 	link->base = event_base_new();
 	link->near.base = link->base;
 	link->far.base = link->base;
@@ -231,15 +234,44 @@ void link_run_on(struct link *link)
 	}
 }
 
-void link_connect(struct link *link)
+/* As after a handshake: the accepted end offers, and the other answers. */
+static void link_make(struct link *link)
 {
+	struct smd_lane *carriers[2];
+	struct smd_offer offers[2];
 	struct smd_error error = {""};
 
+	RUN_UNTIL(link, link->near.opened && link->far.lane);
+	link->near.opened = 0;
+	carriers[0] = link->far.lane;
+	carriers[1] = link->near.lane;
+	assert_int_equal(link->made->offer(link->base, carriers[0], 0, NULL, &link_callbacks,
+				 &link->far, &link->far.lane, &offers[0], &error),
+		0);
+	assert_int_equal(link->made->offer(link->base, carriers[1], 0, &offers[0], &link_callbacks,
+				 &link->near, &link->near.lane, &offers[1], &error),
+		0);
+	assert_int_equal(link->made->join(link->near.lane, carriers[1], &offers[0], &error), 0);
+	assert_int_equal(link->made->join(link->far.lane, carriers[0], &offers[1], &error), 0);
+}
+
+void link_connect(struct link *link)
+{
+	enum moment close_at = link->near.close_at;
+	struct smd_error error = {""};
+
+	if (link->made) { /* its own opening is meant, not that of what carries it */
+		link->near.close_at = NEVER;
+	}
 	assert_int_equal(link->transport->connect(link->base, link->address, NULL, 0,
 				 &link_callbacks, &link->near, &link->near.lane, &error),
 		0);
 	if (link->encrypted) {
 		assert_int_equal(link->transport->encrypt(link->near.lane, &link->key, &error), 0);
+	}
+	if (link->made) {
+		link_make(link);
+		link->near.close_at = close_at;
 	}
 }
 
@@ -249,10 +281,11 @@ void link_open(struct link *link)
 	RUN_UNTIL(link, link->near.opened && link->far.lane);
 }
 
-/* A lane over RDMA or TLS is open only when both ends are on their loops. */
+/* A lane over RDMA or TLS, or in shared memory, is open only when both ends are on their loops. */
 void link_open_deaf(struct link *link)
 {
-	bool needs_both = link->encrypted || strcmp(link->transport->name, "rdma") == 0;
+	bool needs_both =
+		link->encrypted || link->made || strcmp(link->transport->name, "rdma") == 0;
 
 	link->hold = !needs_both;
 	link_open(link);

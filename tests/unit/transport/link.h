@@ -54,8 +54,11 @@ struct link {
 	struct event_base *base;
 	struct smd_listener *listener;
 	char address[128];
-	struct end near;         /* connects */
-	struct end far;          /* is accepted */
+	struct end near; /* connects */
+	struct end far;  /* is accepted */
+	/* Both ends' lanes of this transport are made over one of `transport`; NULL: they are not.
+	 */
+	const struct smd_transport_ops *made;
 	bool encrypted;          /* over TLS, */
 	struct smd_lane_key key; /* by this one at the near end */
 	bool hold;               /* the far lane is accepted, but not attached yet */
@@ -72,8 +75,8 @@ extern unsigned parcels_done;
 extern const struct smd_lane_key link_key;
 extern const struct smd_lane_keys link_keys;
 
-int link_set_up(void **state); /* *state: "tcp", "tls", "loopback", "fault" over the latter, "fault
-				  over tcp"; then the link */
+int link_set_up(void **state); /* *state: "tcp", "tls", "shm", "loopback", "fault" over the latter,
+				  "fault over tcp"; then the link */
 int link_tear_down(void **state);
 void link_connect(struct link *link);
 

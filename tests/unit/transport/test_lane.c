@@ -485,6 +485,9 @@ static void an_address_is_listened_at_once(void **state)
 		transport ": " #name, name, link_set_up, link_tear_down, (void *)(transport)       \
 	}
 #define EACH_TEST(X, transport)                                                                    \
+	EACH_LANE_TEST(X, transport), X(nobody_listens, transport),                                \
+		X(an_address_is_listened_at_once, transport)
+#define EACH_LANE_TEST(X, transport)                                                               \
 	X(frames_arrive_whole_and_in_order_both_ways, transport),                                  \
 		X(control_frames_carry_their_payload, transport),                                  \
 		X(frames_may_be_queued_before_the_lane_is_open, transport),                        \
@@ -499,8 +502,7 @@ static void an_address_is_listened_at_once(void **state)
 		X(a_lane_that_has_ended_may_be_closed_later, transport),                           \
 		X(an_error_of_on_header_ends_the_lane, transport),                                 \
 		X(an_error_of_on_frame_ends_the_lane, transport),                                  \
-		X(cancel_takes_back_what_has_not_begun, transport), X(nobody_listens, transport),  \
-		X(an_address_is_listened_at_once, transport)
+		X(cancel_takes_back_what_has_not_begun, transport)
 
 /* In a machine with an RDMA device, whose address SUMMAND_TEST_RDMA is. */
 static int run_over_rdma(void)
@@ -514,6 +516,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		EACH_TEST(LANE_TEST, "tcp"),
+		EACH_LANE_TEST(LANE_TEST, "shm"), /* whose lanes are made over tcp's */
 		EACH_TEST(LANE_TEST, "loopback"),
 		EACH_TEST(LANE_TEST, "fault over tcp"),
 		EACH_TEST(LANE_TEST, "fault"), /* which does nothing if it is not told to */

@@ -55,14 +55,20 @@ int smd_net_options_read(
 	for (unsigned i = 0; i < config.ntransports; i++) {
 		const struct smd_transport_ops *transport = config.transports[i];
 
-		if (!transport->device || *device->rdma_name) {
+		/* NCCL has memory of its own for processes of one host. */
+		if (!transport->within_host && (!transport->device || *device->rdma_name)) {
 			out->transports[out->ntransports++] = transport;
 		}
 	}
 	out->encrypt = config.encrypt;
 	out->key = config.key;
 	out->timeout_ns = config.connect_timeout_s * SMD_SECOND_NS;
-	if (out->ntransports == 0) {
+	if (out->ntransports == 0 && config.transports[0]->within_host) {
+		ret = smd_error_set(error, ENODEV,
+			"SUMMAND_TRANSPORT: %s is for reduction servers, and SUMMAND_NET needs "
+			"another",
+			config.transports[0]->name);
+	} else if (out->ntransports == 0) {
 		ret = smd_error_set(error, ENODEV,
 			"SUMMAND_TRANSPORT: %s must have an %s device, or it must not be %s",
 			device->name, config.transports[0]->device, config.transports[0]->name);

@@ -1,0 +1,36 @@
+/*
+ * The memory of a lane: two rings and their words, in a file that is in no file system (memfd) and
+ * that nobody can make shorter.
+ */
+#ifndef SMD_TRANSPORT_SHM_MEMORY_H
+#define SMD_TRANSPORT_SHM_MEMORY_H
+
+#include "reduction_server/base/error.h"
+#include "reduction_server/transport/shm/ring.h"
+
+struct shm_memory {
+	uint8_t *bytes; /* NULL: there is none */
+	size_t length;
+	uint32_t ring; /* bytes of one */
+};
+
+/* How long a ring may be, as far as memory goes; 0: there is too little for one. */
+uint32_t smd_shm_memory_ring(void);
+
+/* Whether a ring may be so long. */
+bool smd_shm_memory_is_ring(uint32_t bytes);
+
+/* Makes memory, and a descriptor that stands for it. 0 or -errno with a text. */
+int smd_shm_memory_make(struct shm_memory *memory, uint32_t ring, int *fd, struct smd_error *error);
+
+/* Maps what another process has made, and closes nothing. 0 or -errno with a text: -EPROTO if it is
+ * not what it must be. */
+int smd_shm_memory_take(struct shm_memory *memory, uint32_t ring, int fd, struct smd_error *error);
+
+/* Nothing for memory that is all zeros. */
+void smd_shm_memory_free(struct shm_memory *memory);
+
+/* The ring of the end that made the memory to the other one, or back. */
+struct shm_ring smd_shm_memory_ring_of(const struct shm_memory *memory, bool back);
+
+#endif
