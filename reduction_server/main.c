@@ -130,8 +130,7 @@ static unsigned count_processors(void)
 	return count > 0 ? (unsigned)count : 1;
 }
 
-/* What is declared of it: as much as workers on the host leave for the reducer beside them. */
-static uint32_t declare_share(uint32_t mbps, const struct smd_share *share)
+static uint32_t share_of(uint32_t mbps, const struct smd_share *share)
 {
 	uint64_t part = (uint64_t)mbps * share->part;
 	uint64_t declared = (part + share->whole / 2) / share->whole;
@@ -194,14 +193,20 @@ static void decide_speed(const struct smd_server_options *options, struct smd_se
 		mbps = read_bandwidth(options, config, source);
 	}
 	config->bandwidth_mbps = mbps ? mbps : SMD_BANDWIDTH_DEFAULT_MBPS;
+	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", config->bandwidth_mbps, source);
+	if (options->link.part != options->link.whole) {
+		config->bandwidth_mbps = share_of(config->bandwidth_mbps, &options->link);
+		mbps = mbps ? config->bandwidth_mbps : 0;
+		smd_log(SMD_LOG_INFO, "server", "bandwidth: %u/%u of that, %u Mbit/s",
+			options->link.part, options->link.whole, config->bandwidth_mbps);
+	}
 	config->shards = options->threads ? (unsigned)options->threads
 					  : smd_bandwidth_shards(mbps, count_processors());
 	if (config->shards > SMD_SHARDS_MAX) {
 		config->shards = SMD_SHARDS_MAX;
 	}
-	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", config->bandwidth_mbps, source);
-	if (options->share.part != options->share.whole) {
-		config->bandwidth_mbps = declare_share(config->bandwidth_mbps, &options->share);
+	if (options->share.part != options->share.whole) { /* workers on the host leave no more */
+		config->bandwidth_mbps = share_of(config->bandwidth_mbps, &options->share);
 		config->window = share_window(&options->share);
 		smd_log(SMD_LOG_INFO, "server",
 			"share of chunks: %u/%u of that, as for %u Mbit/s, with a window of %u",
@@ -392,6 +397,7 @@ int main(int argc, char **argv)
 	struct smd_server_options options = {
 		.listen = "127.0.0.1:2222",
 		.transport = "auto",
+		.link = {1, 1},
 		.share = {1, 1},
 		.seccomp = true,
 		.ready_fd = getenv(NOTIFY_FD), /* specs/guide/reporting.md */

@@ -24,6 +24,23 @@ static int set_threads(void *target, const char *value, struct smd_error *error)
 	return 0;
 }
 
+/* As it is given, or a part of what the link says. */
+static int set_bandwidth(void *target, const char *value, struct smd_error *error)
+{
+	struct smd_server_options *options = target;
+	struct smd_share link = {1, 1};
+	uint64_t mbps = 0;
+
+	if ((smd_parse_bandwidth(value, &mbps) && smd_parse_share(value, &link)) ||
+		link.part > link.whole) {
+		return smd_error_set(error, EINVAL,
+			"must be a bandwidth such as 25gbps, or a part of the link's such as 1/2");
+	}
+	options->bandwidth_mbps = mbps;
+	options->link = link;
+	return 0;
+}
+
 static int set_share(void *target, const char *value, struct smd_error *error)
 {
 	if (smd_parse_share(value, target)) {
@@ -123,10 +140,10 @@ int smd_server_options_parse(
 			"address on each of two networks (default 127.0.0.1:2222)",
 			set_listen, &options->listen},
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
-		{"bandwidth", "RATE",
+		{"bandwidth", "RATE|PART/WHOLE",
 			"what the link carries, such as 25gbps, which is the server's share of "
-			"chunks (default: what the interface says, else 10gbps)",
-			smd_option_set_bandwidth, &options->bandwidth_mbps},
+			"chunks; or so much of what the interface says, else of 10gbps (default 1/1)",
+			set_bandwidth, options},
 		{"share", "PART/WHOLE",
 			"the share of chunks is so much of that, because workers on this host use "
 			"its link too (default 1/1)",

@@ -18,7 +18,8 @@ struct smd_server_options {
 	int pins;    /* them, to processors near the card */
 	uint64_t memory_limit;
 	uint64_t job_memory_limit;
-	uint64_t bandwidth_mbps;
+	uint64_t bandwidth_mbps; /* 0: as the link says, */
+	struct smd_share link;   /* of which this is the server's part */
 	struct smd_share share;
 	unsigned heartbeat_ms;
 	int drain_s;

@@ -58,6 +58,7 @@ static int append_reduction_server(
 {
 	const char *token_file = smd_placement_token_file(placement, pool, index);
 	unsigned bandwidth = smd_placement_server_bandwidth(placement, pool, index);
+	unsigned parts = smd_placement_server_parts(placement, pool, index);
 	char text[32];
 	int ret;
 
@@ -72,6 +73,9 @@ static int append_reduction_server(
 	}
 	if (!ret && bandwidth > 0) {
 		snprintf(text, sizeof(text), "%umbps", bandwidth);
+		ret = append_option(argv, count, "bandwidth", text);
+	} else if (!ret && parts > 1) {
+		snprintf(text, sizeof(text), "1/%u", parts);
 		ret = append_option(argv, count, "bandwidth", text);
 	}
 	if (!ret && smd_placement_is_reducer(placement, index)) {

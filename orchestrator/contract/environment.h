@@ -27,7 +27,8 @@ struct smd_placement_host {
 	unsigned link_mbps;             /* of that; 0: not known */
 	char *token_file;             /* the job's token there; or NULL: it has none */
 	char *servers_file;           /* which reduction servers serve, there; or NULL */
-	unsigned server_bandwidth_mbps; /* of each reduction server there; 0: not known */
+	unsigned server_bandwidth_mbps; /* of each reduction server there; 0: not known, */
+	unsigned server_parts; /* but that so many share what they find themselves; 0: nor that */
 };
 
 /* Where the replicas are: a runner's answer, or smd_placement_vertex() for printing. */
@@ -61,6 +62,7 @@ const char *smd_placement_interface(const struct smd_placement *placement, int p
 const char *smd_placement_token_file(const struct smd_placement *placement, int pool, int index);
 const char *smd_placement_servers_file(const struct smd_placement *placement, int pool, int index);
 unsigned smd_placement_link(const struct smd_placement *placement, int pool, int index); /* Mbit/s; 0: not known */
+unsigned smd_placement_server_parts(const struct smd_placement *placement, int pool, int index);
 unsigned smd_placement_server_bandwidth(
 	const struct smd_placement *placement, int pool, int index); /* Mbit/s; 0: not known */
 

@@ -134,6 +134,13 @@ unsigned smd_placement_server_bandwidth(const struct smd_placement *placement, i
 	return host ? host->server_bandwidth_mbps : 0;
 }
 
+unsigned smd_placement_server_parts(const struct smd_placement *placement, int pool, int index)
+{
+	const struct smd_placement_host *host = host_of(placement, pool, index);
+
+	return host ? host->server_parts : 0;
+}
+
 int smd_placement_append_pool(
 	const struct smd_job *job, const struct smd_placement *placement, int pool, json_t *list)
 {

@@ -98,6 +98,8 @@ static int place_on(struct smd_hosts *hosts, struct smd_run_host *host, int inde
 		ret = append(&placement->host_of[SERVER_POOL], index, host->number);
 		placement->hosts[host->number].server_bandwidth_mbps =
 			smd_run_host_server_mbps(&host->facts, host->interface, servers);
+		placement->hosts[host->number].server_parts =
+			smd_run_host_server_parts(&host->facts, host->interface, servers);
 	}
 	ret = ret ? ret : append_endpoint(&placement->endpoints[SERVER_POOL], index, host);
 	if (!ret) {

@@ -91,6 +91,8 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 		}
 		host->server_bandwidth_mbps = smd_run_host_server_mbps(
 			&hosts->hosts[i].facts, chosen[i].interface, (unsigned)servers);
+		host->server_parts = smd_run_host_server_parts(
+			&hosts->hosts[i].facts, chosen[i].interface, (unsigned)servers);
 		if (has_token && asprintf(&host->token_file, "%s/" SMD_JOB_TOKEN_FILE,
 					 hosts->hosts[i].facts.folder) < 0) {
 			host->token_file = NULL;

@@ -154,7 +154,7 @@ static void on_over(void *owner, const char *reason)
 unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
 	const struct smd_host_interface *interface, unsigned servers)
 {
-	if (servers == 0 || interface->is_loopback || (facts->nrdma > 0 && servers == 1)) {
+	if (servers == 0 || interface->is_loopback || facts->nrdma > 0) {
 		return 0;
 	}
 	return interface->speed_mbps / servers;
@@ -166,6 +166,12 @@ int smd_run_host_may_be_lost(const struct smd_run_host *host)
 		return 0;
 	}
 	return host->link ? smd_agent_link_is_quiet(host->link) : host->over_ns > 0;
+}
+
+unsigned smd_run_host_server_parts(const struct smd_host_facts *facts,
+	const struct smd_host_interface *interface, unsigned servers)
+{
+	return interface->is_loopback || facts->nrdma == 0 ? 0 : servers;
 }
 
 void smd_run_host_turn(struct smd_run_host *host)

@@ -87,10 +87,13 @@ void smd_greeting_close(struct smd_agent_greeting *greeting);
 
 /*
  * What a reduction server on such a host is told that it carries, in Mbit/s: its part of the
- * interface. 0: nothing. Where there are RDMA devices and it is alone it finds out by itself: they may
+ * interface. 0: nothing. Where there are RDMA devices it finds out by itself: they may
  * be faster than the interface, which its lanes then only begin on.
  */
 unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
+	const struct smd_host_interface *interface, unsigned servers);
+/* Then it is told how many they are that share what it finds. 0: nothing. */
+unsigned smd_run_host_server_parts(const struct smd_host_facts *facts,
 	const struct smd_host_interface *interface, unsigned servers);
 
 /* Gives a host up whose connection has ended, when its engine has had time to say why. */

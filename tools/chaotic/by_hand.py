@@ -6,13 +6,14 @@ import signal
 import subprocess
 import time
 
-from cells import CONTINUES, EITHER, RANKS_DIE, outcome
+from cells import CONNECTING, CONTINUES, EITHER, RANKS_DIE, outcome
 from proxy import Proxy
 from stage import PATIENCE_S, TURN_S, Broken, Stage
 
 RANKS = 3
 SERVER, REDUCER = ("--memory-limit=64M",), ("--memory-limit=64M", "--share=1/4")
-POOLS = {"reducer": (SERVER, SERVER, REDUCER, REDUCER, REDUCER)}  # each rank's host has one, for two servers are fewer
+PATIENT = (*SERVER, "--drain-timeout=120")  # all are drained together: ranks shall come to their end
+POOLS = {"reducer": (SERVER, SERVER, REDUCER, REDUCER, REDUCER), "servers": (PATIENT,) * 3}  # each rank's host has a reducer
 POOL = (SERVER, SERVER, SERVER)
 ITERATIONS = {"return": 1500}  # a server that comes back is taken in after a while
 FEW = 500
@@ -214,12 +215,16 @@ class ByHand(Stage):
                 raise Broken(f"rank {rank}: must name who was lost: {text[-600:]}")
         if named == 0:
             raise Broken("one rank at least must name who was lost")
-        begin, end = max(self.began, self.struck), max(self.ends[rank] for rank in survivors if not self.is_too_late(rank))
+        begin = max(self.began, self.struck)
+        end = max(self.ends[rank] for rank in survivors if not self.is_late(rank))
         self.judge_time("until all others had ended", end - begin, begin, end)
+        if self.is_late(self.absent):
+            end = self.ends[self.absent]
+            self.judge_time("until the late one had ended", end - begin, begin, end, CONNECTING + 1)
 
-    def is_too_late(self, rank):
-        """One that cannot know that there were servers: it tries for as long as it is told to."""
-        return self.process == "servers" and self.moment == "join" and rank == self.absent
+    def is_late(self, rank):
+        """One that comes when those have ended who knew what is lost: it waits for all that is not there as long as it is told to."""
+        return self.moment == "join" and rank == self.absent
 
     def judge_servers(self):
         for k, server in enumerate(self.servers):

@@ -61,14 +61,14 @@ def outcome(process, moment, fault):
 
 # Seconds.
 STALL = 0.2           # of a loss: agreement and repair
-SILENT_SERVER = 5     # until it is found
-SILENT_RANK = SILENT_HOST = 15
+SILENT_SERVER = 5.5   # until it is found: the limit of 5 s, which is looked at each twelfth of it
+SILENT_RANK = SILENT_HOST = 16
 CONNECTING = 20       # what ranks are told to wait for whom they cannot reach
 LATE = 3.5            # until a late rank has begun without a server that others have lost
-BEGIN = 5             # until a job's ranks have begun, or begun again
+BEGIN = 10            # until a job's ranks have begun, or begun again
 RESTARTS = 25         # until a job has begun again three times, and fails
-NO_AGENT = 20         # that a job is told to wait for an agent
-SOFT = {"stop": 5, "delay": 2, "loss": 6, "short": 3.5}  # an operation's wait for what ends by itself
+NO_AGENT = 10         # that a job is told to wait for an agent
+SOFT = {"stop": 5.5, "delay": 2, "loss": 6, "short": 3.5}  # an operation's wait for what ends by itself
 
 
 def bound(process, moment, fault):

@@ -18,7 +18,7 @@ VICTIM = "two"
 WORK = "summand-perf allreduce --group=chaos --nranks=3 --rank=$RANK --sizes=4K,100K,1M --warmup=0 --iters=1000 --each --json"
 JOINED = ": 3 ranks, "   # of a rank's log
 SERVER = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
-OPTIONS = ("--quiet", "--grace=5", "--join-timeout=20", "--engine=ssh")
+OPTIONS = ("--quiet", "--grace=5", "--join-timeout=10", "--engine=ssh")
 CHIEF = "workerpool0-0"  # prints what all ranks have found
 OTHER = "workerpool2-0"  # the server that is lost; the last one is drained
 INTERRUPTED = 128 + signal.SIGTERM

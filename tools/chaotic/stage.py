@@ -114,9 +114,9 @@ class Stage:
 
     # ---- what came of it ----
 
-    def judge_time(self, what, took, begin, end):
-        """Against the cell's bound, and what the host took meanwhile."""
-        limit, slack = bound(*self.cell), self.witness.slack(begin, end)
+    def judge_time(self, what, took, begin, end, limit=None):
+        """Against the cell's bound, or another one, and what the host took meanwhile."""
+        limit, slack = limit or bound(*self.cell), self.witness.slack(begin, end)
         self.times.append(f"{took:.2f} s {what} (bound {limit:g} s, and {slack:.2f} s for the host)")
         if took > limit + slack:
             raise Broken("took too long: " + self.times[-1])

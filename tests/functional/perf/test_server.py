@@ -75,6 +75,9 @@ class ServerTest(ProgramTest):
         server, _ = self.start_server("--bandwidth=25gbps")
         self.terminate(server)
         self.assert_ended(server, 0, "bandwidth: 25000 Mbit/s, as given")
+        server, _ = self.start_server("--bandwidth=1/4")
+        self.terminate(server)
+        self.assert_ended(server, 0, "bandwidth: 1/4 of that, 2500 Mbit/s")
 
     def test_a_share_of_the_bandwidth_is_declared(self):
         server, _ = self.start_server("--bandwidth=400mbps", "--share=5/14")
@@ -95,6 +98,7 @@ class ServerTest(ProgramTest):
                              ("--threads=65", '--threads: must be 1 to 64, got "65"'),
                              ("--transport=pigeon", '--transport: must be auto, rdma or tcp, got "pigeon"'),
                              ("--bandwidth=fast", "--bandwidth"),
+                             ("--bandwidth=3/2", "--bandwidth: must be a bandwidth such as 25gbps, or a part of the link's such as 1/2"),
                              ("--memory-limit=much", "--memory-limit"),
                              ("--share=0.5", '--share: must be two numbers from 1 to 1000000 such as 5/14, got "0.5"'),
                              ("--listen=nowhere", '--listen: must be ADDR:PORT, got "nowhere"'),

@@ -146,6 +146,46 @@ static void a_reduction_server_is_no_worker(void **state)
 	contract_close(&replica);
 }
 
+/* What it carries is known, or so many have to share what each finds. */
+static void a_reduction_server_is_told_what_it_carries(void **state)
+{
+	static const struct {
+		struct smd_placement_host host;
+		const char *told;
+	} cases[] = {
+		{{.server_bandwidth_mbps = 5000}, "--bandwidth=5000mbps"},
+		{{.server_parts = 2}, "--bandwidth=1/2"},
+		{{.server_bandwidth_mbps = 5000, .server_parts = 2}, "--bandwidth=5000mbps"},
+		{{.server_parts = 1}, NULL},
+	};
+	int servers[] = {0, 0};
+	struct contracted replica;
+	struct smd_job job;
+	char **argv;
+
+	(void)state;
+	contract_job(&job, 1, 2, 0);
+	job.pools[2].role = SMD_ROLE_REDUCTION_SERVER;
+	contract_open(&replica, &job, 2, 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct smd_placement_host host = cases[i].host;
+
+		replica.placement.hosts = &host; /* nhosts stays 0: it is this test's */
+		replica.placement.host_of[2] = servers;
+		assert_int_equal(
+			smd_contract_argv(replica.contract, 2, 1, &replica.environment, &argv), 0);
+		if (cases[i].told) {
+			assert_string_equal(argv[2], cases[i].told);
+		} else {
+			assert_null(argv[2]);
+		}
+		smd_argv_free(argv);
+	}
+	replica.placement.hosts = NULL;
+	replica.placement.host_of[2] = NULL;
+	contract_close(&replica);
+}
+
 static void later_variables_see_earlier_ones(void **state)
 {
 	struct smd_variable env[] = {
@@ -489,6 +529,7 @@ int main(void)
 		cmocka_unit_test(a_single_replica_is_not_distributed),
 		cmocka_unit_test(torch_counts_pools_0_and_1),
 		cmocka_unit_test(a_reduction_server_is_no_worker),
+		cmocka_unit_test(a_reduction_server_is_told_what_it_carries),
 		cmocka_unit_test(later_variables_see_earlier_ones),
 		cmocka_unit_test(an_engines_placement_is_used),
 		cmocka_unit_test(every_process_of_pytorch_is_a_rank),

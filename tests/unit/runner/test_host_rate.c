@@ -20,6 +20,7 @@ static void servers_share_an_interface(void **state)
 	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 4), 2500);
 	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 0), 0);
 	assert_int_equal(smd_run_host_server_mbps(&facts, &loopback, 1), 0);
+	assert_int_equal(smd_run_host_server_parts(&facts, &ethernet, 4), 0);
 }
 
 /* An interface of 10 Gbit/s leads to a server whose card has 400: it reads that itself. */
@@ -29,7 +30,9 @@ static void a_server_with_rdma_finds_out_by_itself(void **state)
 
 	(void)state;
 	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 1), 0);
-	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 2), 5000); /* not twice all */
+	assert_int_equal(smd_run_host_server_mbps(&facts, &ethernet, 2), 0);
+	assert_int_equal(smd_run_host_server_parts(&facts, &ethernet, 2), 2); /* not twice all */
+	assert_int_equal(smd_run_host_server_parts(&facts, &loopback, 2), 0);
 }
 
 int main(void)
