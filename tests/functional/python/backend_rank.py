@@ -102,6 +102,9 @@ def gathered(rank, size):
     flags = [torch.zeros(1, dtype=torch.bool) for _ in range(size)]
     dist.all_gather(flags, torch.tensor([rank == 1]))
     same("all_gather of bool", torch.cat(flags), torch.arange(size) == 1)
+    uneven = [torch.zeros(r) for r in range(size)]
+    dist.all_gather(uneven, torch.full((rank,), float(rank)))
+    same("all_gather of parts of different sizes", torch.cat(uneven), torch.cat([torch.full((r,), float(r)) for r in range(size)]))
     coalesced = [[torch.zeros(2), torch.zeros(3)] for _ in range(size)]
     dist.all_gather_coalesced(coalesced, [torch.full((2,), float(rank)), torch.full((3,), float(-rank))])
     same("all_gather_coalesced", coalesced[size - 1][1], torch.full((3,), 1. - size))
@@ -115,6 +118,10 @@ def gathered(rank, size):
     swapped = torch.zeros(size)
     dist.all_to_all_single(swapped, torch.arange(float(size)) + 10 * rank)
     same("all_to_all_single", swapped, torch.arange(float(size)) * 10 + rank)
+    lists = [torch.zeros(r + 1, 2) for r in range(size)]  # of rank r r + 1 rows
+    dist.all_to_all(lists, [torch.full((rank + 1, 2), float(rank * size + r)) for r in range(size)])
+    for r, part in enumerate(lists):
+        same("all_to_all", part, torch.full((r + 1, 2), float(r * size + rank)))
 
 
 def beside_gloo(rank, size):
@@ -152,8 +159,15 @@ def refused():
         dist.reduce_scatter(torch.empty(1), [torch.empty(1, device="meta")] * dist.get_world_size())
     except RuntimeError as error:
         assert "tensors must be on the CPU or a CUDA device, got one on meta" in str(error), error
+    else:
+        raise AssertionError("a part on no CPU must be refused")
+    parts = [torch.empty(2) for _ in range(dist.get_world_size())]
+    try:
+        dist.all_gather(parts, torch.empty(3))
+    except RuntimeError as error:
+        assert "part must have 3 elements, as its input has, got 2" in str(error), error
         return
-    raise AssertionError("a part on no CPU must be refused")
+    raise AssertionError("a part of another size must be refused")
 
 
 def late(rank, size):

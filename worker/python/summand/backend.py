@@ -251,12 +251,13 @@ class SummandProcessGroup(dist.ProcessGroup):
         return self._start([torch.zeros(1)], lambda each: self._communicator.all_reduce_start(each, "sum"))
 
     def allgather(self, outputs, inputs, opts=None):
-        """Each rank's part is broadcast to the others: it crosses the network once from there, and once to each."""
-        parts = outputs[0]
-        if any(part.numel() != inputs[0].numel() for part in parts):
-            raise SummandError(0, f"all_gather: parts must have {inputs[0].numel()} elements, as the input has, got "
-                                  f"{[part.numel() for part in parts]}")
-        return self._gather_parts([parts], inputs)
+        """Each rank's part is broadcast to the others: it crosses the network once from there, and once to each. Parts may have
+        different sizes."""
+        own = outputs[0][self.rank()]
+        if own.numel() != inputs[0].numel():
+            raise SummandError(0, f"all_gather: rank {self.rank()}'s part must have {inputs[0].numel()} elements, as its input "
+                                  f"has, got {own.numel()}")
+        return self._gather_parts([outputs[0]], inputs)
 
     def _allgather_base(self, output, part, opts=None):
         return self.allgather([list(output.view(self.size(), *part.shape).unbind())], [part])
@@ -318,9 +319,12 @@ class SummandProcessGroup(dist.ProcessGroup):
         return self._copied(lambda *ours: self._gloo.alltoall_base(*ours, *rest), [output, whole], [output])
 
     def alltoall(self, outputs, inputs, *rest):
-        if all(each.device.type == "cpu" for each in outputs + inputs):
-            return self._gloo.alltoall(outputs, inputs, *rest)
-        raise SummandError(0, f"backend {NAME}: all_to_all of lists must be of tensors on the CPU; all_to_all_single is there")
+        """As one tensor, since gloo knows no other."""
+        self._check_devices([*outputs, *inputs])
+        whole, output = (torch.cat([each.reshape(-1) for each in parts]).cpu() for parts in (inputs, outputs))
+        sizes = [[each.numel() for each in parts] for parts in (outputs, inputs)]
+        pairs = list(zip(outputs, (part.view(place.shape) for part, place in zip(output.split(sizes[0]), outputs))))
+        return _Copied(self._gloo.alltoall_base(output, whole, *sizes, *rest), pairs, self._kept)
 
     def send(self, tensors, to, tag):
         return self._copied(lambda *ours: self._gloo.send(list(ours), to, tag), tensors, [])
@@ -374,7 +378,7 @@ class SummandProcessGroup(dist.ProcessGroup):
 
     def __del__(self):
         # At the end of the interpreter its thread has ended, and the process's end says the rest.
-        if hasattr(self, "_started") and not sys.is_finalizing():
+        if hasattr(self, "_started") and sys and not sys.is_finalizing():
             # What hangs, it leaves to the process's end: whoever waits for it has its timeout.
             if self._started.end(END_S):
                 self._communicator.close()
