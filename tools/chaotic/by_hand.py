@@ -15,7 +15,7 @@ SERVER, REDUCER = ("--memory-limit=64M",), ("--memory-limit=64M", "--share=1/4")
 PATIENT = (*SERVER, "--drain-timeout=120")  # all are drained together: ranks shall come to their end
 POOLS = {"reducer": (SERVER, SERVER, REDUCER, REDUCER, REDUCER), "servers": (PATIENT,) * 3}  # each rank's host has a reducer
 POOL = (SERVER, SERVER, SERVER)
-ITERATIONS = {"return": 1500}  # a server that comes back is taken in after a while
+ITERATIONS = {"return": 1000}  # a server that comes back is taken in after a while
 FEW = 500
 VARIABLES = {"SUMMAND_CONNECT_TIMEOUT": "20", "SUMMAND_LOG": "info"}  # else the defaults
 JOINED = f": {RANKS} ranks, "

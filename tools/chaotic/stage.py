@@ -12,7 +12,7 @@ import time
 from cells import bound
 from witness import Witness
 
-PATIENCE_S = 150     # in which all that is to end does so; a machine with other work takes part of it
+PATIENCE_S = 300     # in which all that is to end does so; a machine with other work takes part of it
 TURN_S = 0.005
 SOFT_S = 3
 STOP_S = 5
