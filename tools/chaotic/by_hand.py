@@ -19,6 +19,7 @@ ITERATIONS = {"return": 1000}  # a server that comes back is taken in after a wh
 FEW = 500
 VARIABLES = {"SUMMAND_CONNECT_TIMEOUT": "20", "SUMMAND_LOG": "info"}  # else the defaults
 JOINED = f": {RANKS} ranks, "
+LANE = ": goes over "
 TAKEN_IN = "of servers that are there again too"
 ABSENT = 2             # comes last where others wait for a rank; 1 where it is the victim
 
@@ -104,6 +105,10 @@ class ByHand(Stage):
             if rank not in but and self.ranks[rank] is None:
                 self.start_rank(rank)
 
+    def have_lanes(self):
+        """Whether those that have begun have reached all servers, which they say before they join."""
+        return all(rank is None or self.said(f"rank-{k}").count(LANE) == len(self.pool) for k, rank in enumerate(self.ranks))
+
     def have_joined(self):
         if self.joined is None and all(rank is not None and JOINED in self.said(f"rank-{k}") for k, rank in enumerate(self.ranks)):
             self.joined = time.monotonic()
@@ -128,6 +133,7 @@ class ByHand(Stage):
             return
         if self.moment == "join":
             self.start_all(but=(self.absent,))
+            self.wait_until(self.have_lanes, "ranks that wait")
             time.sleep(0.3 + pause * 0.3)
             self.strike()
             time.sleep(pause * 0.1)
