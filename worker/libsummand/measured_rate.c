@@ -9,6 +9,7 @@
 #include "reduction_server/base/clock.h"
 
 #define SLICE_NS     5000000u   /* shorter ones are mostly latency, or a burst */
+#define SLICE_BYTES  16384u     /* of fewer, 5 ms are mostly a wait for a processor */
 #define SLICES_LEAST 5u         /* of each shard, */
 #define SPENT_NS     100000000u /* and in so much time of the one that has most to do */
 #define OFF          4.0        /* what is worth a change, */
@@ -51,12 +52,12 @@ void smd_measured_rate_slice(
 	struct smd_measured_rate *rate, unsigned shard, uint64_t bytes, uint64_t ns)
 {
 	struct smd_measured_rate_shard *one = &rate->shards[shard];
+	double cost;
 
-	double cost = bytes ? (double)ns / (double)bytes : 0;
-
-	if (bytes == 0 || ns < SLICE_NS) {
+	if (bytes < SLICE_BYTES || ns < SLICE_NS) {
 		return;
 	}
+	cost = (double)ns / (double)bytes;
 	one->second = one->slices == 0 ? INFINITY : fmin(one->second, fmax(one->least, cost));
 	one->least = one->slices == 0 ? cost : fmin(one->least, cost);
 	one->ns += ns;
