@@ -38,7 +38,7 @@ if [ "${1:?must name a scenario}" = --result ]; then
 fi
 
 engine_tests=(test_lane test_allreduce test_collectives test_groups test_leaving test_misuse test_failures test_silence
-	test_operations test_determinism test_data_path)
+	test_operations test_determinism test_data_path test_lost_server)
 if [ "$sanitizer" = address ]; then # several times slower; what is only larger is left out
 	engine_tests=(test_lane test_collectives test_groups test_leaving test_misuse test_failures)
 fi
