@@ -10,8 +10,7 @@
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/epoch.h"
 
-#define LIMIT_NS (200 * SMD_SECOND_NS) /* twice what is waited for after refusals */
-#define MORE     10                    /* operations when all is as it shall be */
+#define MORE 10 /* operations when all is as it shall be */
 
 static char sentence[256];
 
@@ -46,7 +45,7 @@ static bool has_windows(const struct smd_comm *comm, unsigned window)
 }
 
 const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, unsigned ncomms,
-	uint64_t living, unsigned window)
+	uint64_t living, unsigned window, uint64_t limit_ns)
 {
 	uint64_t now = virtual_now_ns();
 	bool mended = true;
@@ -62,8 +61,9 @@ const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, 
 	}
 	if (mended) {
 		aftermath->last = aftermath->decided + MORE;
+		aftermath->took_ns = now - aftermath->since_ns;
 	}
-	return mended || now < aftermath->since_ns + LIMIT_NS ? NULL : sentence;
+	return mended || now < aftermath->since_ns + limit_ns ? NULL : sentence;
 }
 
 void aftermath_poll(smd_comm *comm)

@@ -5,6 +5,8 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/testing/loopback.h"
+#include "tests/simulation/liveness.h"
+#include "tests/simulation/server_list.h"
 #include "tests/simulation/servers.h"
 #include "tests/simulation/virtual_time.h"
 #include "tests/simulation/world.h"
@@ -26,8 +28,8 @@ static bool comm_has(const struct smd_comm *comm, const struct simulated_server 
 	const struct smd_epoch *now = comm->now;
 	const struct smd_target *target = &comm->context->targets[server->index];
 
-	if (comm->state != SMD_COMM_ACTIVE || target->lost ||
-		target->reconnection.since_ns < server->since_ns ||
+	if (comm->state != SMD_COMM_ACTIVE || server->index >= comm->context->ntargets ||
+		target->lost || target->reconnection.since_ns < server->since_ns ||
 		(now->dead | comm->agreement.closed) >> server->index & 1) {
 		return false;
 	}
@@ -41,13 +43,13 @@ static bool comm_has(const struct smd_comm *comm, const struct simulated_server 
 	return true;
 }
 
-/* Of those that were there at the start, which no rank has lost; or started again since, and in all
- * tables by now. */
+/* Of those that were there at the start, which no rank has lost; or started again or added since,
+ * and in all tables by now. */
 static bool all_have(const struct simulated_server *server)
 {
 	bool has = true;
 
-	if (server == &world.lives[server->index]) {
+	if (server->index < world.plan.nservers && server == &world.lives[server->index]) {
 		return true;
 	}
 	for (int r = 0; r < world.plan.nranks && has; r++) {
@@ -62,10 +64,10 @@ static bool all_have(const struct simulated_server *server)
 
 static bool some_server_stays(void)
 {
-	for (unsigned i = 0; i < world.plan.nservers; i++) {
+	for (unsigned i = 0; i < world.nservers; i++) {
 		const struct simulated_server *server = world.servers[i];
 
-		if (server_is_there(server) && !server->harmed && all_have(server)) {
+		if (server && server_is_there(server) && !server->harmed && all_have(server)) {
 			return true;
 		}
 	}
@@ -79,11 +81,14 @@ static void note_harm(const struct planned_fault *fault)
 	}
 	/* A context needs all of its servers at the start. */
 	world.may_be_cut |= fault->operation == AT_START || !some_server_stays();
-	/* A rank that nobody is in a group with hears of none; and one that loses a server while others
-	 * wait for a late rank can say so through none, and is taken for dead (epochs.md). */
-	world.may_be_cut |= world.nconnected < world.plan.nranks && fault->operation == OTHERS_WAIT &&
+	/* A rank that nobody is in a group with hears of none; and one that loses a server while
+	 * others wait for a late rank can say so through none, and is taken for dead (epochs.md).
+	 */
+	world.may_be_cut |= world.nconnected < world.plan.nranks &&
+			    fault->operation == OTHERS_WAIT &&
 			    (fault->kind == RANK_KILLED || fault->kind == LANES_CUT);
 	world.may_fail |= fault->kind == RANK_KILLED || world.may_be_cut;
+	liveness_disturbed(fault);
 }
 
 /* ---- faults ---- */
@@ -117,13 +122,37 @@ static void drain_server(struct simulated_server *server, const struct planned_f
 	start_again(server, fault);
 }
 
-static void *do_fault(void *arg)
+/* Its number is the next one, whoever comes first, since the file goes on to name them. */
+static void add_server(const struct planned_fault *fault)
 {
-	const struct planned_fault *fault = arg;
-	struct simulated_server *server;
+	unsigned index = world.nservers++;
 
-	virtual_sleep(fault->after_ns);
-	server = world.servers[fault->server];
+	if (fault->named_first) {
+		server_list_name(index + 1);
+		virtual_sleep(fault->for_ns);
+		start_server(index);
+		return;
+	}
+	start_server(index);
+	virtual_sleep(fault->for_ns);
+	server_list_name(index + 1);
+}
+
+static void do_to_rank(const struct planned_fault *fault)
+{
+	world.ranks[fault->rank].dead = true;
+	note_harm(fault);
+	virtual_freeze(rank_process(fault->rank), true);
+	smd_loopback_cut((int)rank_process(fault->rank), SMD_LOOPBACK_ANY, fault->keep);
+}
+
+static void do_to_server(const struct planned_fault *fault)
+{
+	struct simulated_server *server = world.servers[fault->server];
+
+	if (!server) {
+		return; /* it has not been added yet */
+	}
 	note_harm(fault);
 	switch (fault->kind) {
 	case SERVER_KILLED:
@@ -134,7 +163,9 @@ static void *do_fault(void *arg)
 	case SERVER_STOPPED:
 		if (!server->lost) {
 			virtual_freeze(server->process, true);
+			server->stopped = true;
 			virtual_sleep(fault->for_ns);
+			server->stopped = false;
 			virtual_freeze(server->process, server->lost);
 		}
 		break;
@@ -146,13 +177,22 @@ static void *do_fault(void *arg)
 	case LANES_CUT:
 		smd_loopback_cut((int)rank_process(fault->rank), (int)server->process, fault->keep);
 		break;
-	case RANK_KILLED:
-		world.ranks[fault->rank].dead = true;
-		virtual_freeze(rank_process(fault->rank), true);
-		smd_loopback_cut((int)rank_process(fault->rank), SMD_LOOPBACK_ANY, fault->keep);
-		break;
 	default:
 		break;
+	}
+}
+
+static void *do_fault(void *arg)
+{
+	const struct planned_fault *fault = arg;
+
+	virtual_sleep(fault->after_ns);
+	if (fault->kind == SERVER_ADDED) {
+		add_server(fault);
+	} else if (fault->kind == RANK_KILLED) {
+		do_to_rank(fault);
+	} else {
+		do_to_server(fault);
 	}
 	world.nfaults_over++;
 	return NULL;

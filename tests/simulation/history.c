@@ -13,17 +13,17 @@
 #include "reduction_server/transport/testing/loopback.h"
 #include "tests/simulation/aftermath.h"
 #include "tests/simulation/faults.h"
+#include "tests/simulation/liveness.h"
+#include "tests/simulation/server_list.h"
 #include "tests/simulation/servers.h"
 #include "tests/simulation/virtual_time.h"
 #include "tests/simulation/world.h"
-#include "worker/libsummand/tuning.h"
+#include "worker/libsummand/context.h"
 #include "worker/summand.h"
 
-#define MS_NS    1000000ull
-#define LIMIT_NS (600 * SMD_SECOND_NS) /* of a whole history */
+#define MS_NS 1000000ull
 
 struct world world;
-static char server_list[512];
 static FILE *report;
 
 void world_fail(const char *what)
@@ -38,34 +38,6 @@ void world_fail(const char *what)
 	}
 	fflush(NULL);
 	_exit(1);
-}
-
-/* ---- other tables ---- */
-
-/* Instead of what rank 0 has measured, which is not much here. */
-bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
-
-bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
-{
-	unsigned changes = world.aftermath.decided ? 5 * world.plan.changes
-						   : world.plan.changes; /* to see it settle */
-
-	(void)now_ns;
-	if (changes == 0 || virtual_draw(changes)) {
-		return false;
-	}
-	tuning->cause = SMD_TUNING_CHUNKS;
-	tuning->scale = (int)virtual_draw(SMD_CHUNK_SCALE_MOST - SMD_CHUNK_SCALE_LEAST + 1) +
-			SMD_CHUNK_SCALE_LEAST;
-	tuning->search.wanted = tuning->scale;
-	for (unsigned s = 0; s < tuning->nshards; s++) {
-		tuning->weights[s] = 1 + (uint32_t)virtual_draw(100);
-		if (world.plan.spares && s > 0 && tuning->weights[s] % 2 &&
-			tuning->shards[s].server == tuning->shards[s - 1].server) {
-			tuning->weights[s] = 0;
-		}
-	}
-	return true;
 }
 
 /* ---- ranks ---- */
@@ -209,8 +181,16 @@ static void finish_operation(struct simulated_rank *rank, struct operation_in_fl
 		check_result(rank, flight);
 		rank->done++;
 	}
+	liveness_moved(rank->rank, 0);
 	note_error(rank, err);
 	release_buffers(flight);
+}
+
+/* It does something else. */
+static void pause_for(const struct simulated_rank *rank, uint64_t ns)
+{
+	liveness_moved(rank->rank, ns);
+	virtual_sleep(ns);
 }
 
 static void run_operations(struct simulated_rank *rank)
@@ -228,7 +208,7 @@ static void run_operations(struct simulated_rank *rank)
 			finish_operation(rank, &flights[ended++ % depth]);
 		}
 		if (world.plan.pause_us[rank->rank]) {
-			virtual_sleep(virtual_draw(world.plan.pause_us[rank->rank]) * 1000 + 1);
+			pause_for(rank, virtual_draw(world.plan.pause_us[rank->rank]) * 1000 + 1);
 		}
 		if (rank->rank == 0) {
 			faults_begin(begun);
@@ -251,7 +231,7 @@ static uint64_t find_living(void)
 {
 	uint64_t living = 0;
 
-	for (unsigned i = 0; i < world.plan.nservers; i++) {
+	for (unsigned i = 0; i < world.nservers; i++) {
 		living |= (uint64_t)server_is_there(world.servers[i]) << i;
 	}
 	return living;
@@ -265,7 +245,8 @@ static bool aftermath_goes_on(const struct simulated_rank *rank, int number)
 			world.nfaults_over < world.plan.nfaults
 				? NULL
 				: aftermath_look(&world.aftermath, rank->comms, world.plan.ncomms,
-					  find_living(), world.plan.scarce ? 0 : world.plan.window);
+					  find_living(), world.plan.scarce ? 0 : world.plan.window,
+					  liveness_mend_ns());
 
 		if (wrong) {
 			world_fail(wrong);
@@ -296,7 +277,10 @@ static void run_aftermath(struct simulated_rank *rank)
 		int err;
 
 		if (virtual_draw(4) == 0) {
-			virtual_sleep(virtual_draw(virtual_draw(4) ? 300 : 5000) * MS_NS + 1);
+			pause_for(
+				rank, virtual_draw(virtual_draw(4) ? 300 : PAUSE_MOST_NS / MS_NS) *
+						      MS_NS +
+					      1);
 		}
 		err = start_operation(rank->comms[comm], rank, &flight);
 		if (err) {
@@ -327,7 +311,7 @@ static void await_beginning(const struct simulated_rank *rank)
 		while (others_connect()) {
 			virtual_sleep(MS_NS);
 		}
-		virtual_sleep(world.plan.late_ns[rank->rank]);
+		pause_for(rank, world.plan.late_ns[rank->rank]);
 	}
 }
 
@@ -336,7 +320,7 @@ static void *run_rank(void *arg)
 	struct simulated_rank *rank = arg;
 	char name[16];
 	const struct smd_context_options options = {
-		.servers = server_list,
+		.servers = server_list_first(),
 		.replica = name,
 		.job = "simulation",
 		.transport = "fault",
@@ -346,7 +330,12 @@ static void *run_rank(void *arg)
 
 	snprintf(name, sizeof(name), "rank-%d", rank->rank);
 	await_beginning(rank);
+	liveness_connects();
 	note_error(rank, smd_context_create(&options, &context));
+	liveness_moved(rank->rank, 0);
+	if (context && world.plan.segment_bytes) {
+		context->segment_bytes = world.plan.segment_bytes;
+	}
 	rank->connected = true;
 	if (!others_connect()) {
 		faults_begin(OTHERS_WAIT);
@@ -360,6 +349,7 @@ static void *run_rank(void *arg)
 		snprintf(group, sizeof(group), "group-%u", i);
 		note_error(rank, smd_comm_create(context, group, world.plan.nranks, rank->rank,
 					 &rank->comms[i]));
+		liveness_moved(rank->rank, 0);
 	}
 	if (!rank->err) {
 		run_operations(rank);
@@ -372,10 +362,12 @@ static void *run_rank(void *arg)
 
 		rank->comms[i] = NULL;
 		smd_comm_destroy(comm);
+		liveness_moved(rank->rank, 0);
 	}
 	if (context) {
 		smd_context_destroy(context);
 	}
+	liveness_moved(rank->rank, 0);
 	rank->over = true;
 	return NULL;
 }
@@ -397,7 +389,9 @@ static bool only_drains(void)
 static void on_log(enum smd_log_level level, const char *component, const char *sentence)
 {
 	if (getenv("SUMMAND_LOG")) {
-		fprintf(stderr, "%d %s: %s\n", (int)level, component, sentence);
+		fprintf(stderr, "%.6f process %u, %d %s: %s\n",
+			(double)virtual_now_ns() / 1e9 - 1000, virtual_process(), (int)level,
+			component, sentence);
 	}
 	if (level <= SMD_LOG_WARN && strcmp(component, "libsummand") == 0 &&
 		strstr(sentence, "reduction servers go on") && only_drains()) {
@@ -407,23 +401,23 @@ static void on_log(enum smd_log_level level, const char *component, const char *
 
 static void set_up(void)
 {
-	char text[64];
+	char text[128];
 
 	snprintf(text, sizeof(text), "%ums", world.plan.heartbeat_ms);
 	setenv("SUMMAND_HEARTBEAT_LIMIT", text, 1);
 	snprintf(text, sizeof(text), "delay=0..%ums,seed=%llu", world.plan.delay_ms,
 		(unsigned long long)world.plan.seed);
-	if (world.plan.delay_ms && smd_fault_configure(text, &(struct smd_error){""})) {
+	if (world.plan.rate_most_mbps) {
+		snprintf(text + strlen(text), sizeof(text) - strlen(text), ",rate=%u..%umbit",
+			world.plan.rate_least_mbps, world.plan.rate_most_mbps);
+	}
+	if ((world.plan.delay_ms || world.plan.rate_most_mbps) &&
+		smd_fault_configure(text, &(struct smd_error){""})) {
 		world_fail("the fault transport does not take its items");
 	}
 	smd_log_set_sink(on_log);
 	smd_loopback_process = virtual_process;
-	for (unsigned i = 0; i < world.plan.nservers; i++) {
-		size_t length = strlen(server_list);
-
-		snprintf(server_list + length, sizeof(server_list) - length, "%sloopback:%u",
-			i ? "," : "", i);
-	}
+	server_list_begin(world.plan.nservers, world.plan.nadded > 0);
 	evthread_use_pthreads();
 }
 
@@ -433,19 +427,21 @@ int history_run(enum plan_kind kind, uint64_t seed, FILE *out)
 	virtual_on_stuck = world_fail;
 	plan_draw(&world.plan, kind, seed);
 	plan_print(&world.plan, out);
-	virtual_begin(seed, LIMIT_NS);
+	virtual_begin(seed, SMD_SECOND_NS); /* for servers to listen */
 	set_up();
 	world.nlives = 0;
 	for (unsigned i = 0; i < world.plan.nservers; i++) {
 		start_server(i);
 	}
 	world.nlives = SERVERS_MAX;
+	world.nservers = world.plan.nservers;
 	for (unsigned i = 0; i < world.plan.nservers; i++) {
 		while (!world.servers[i]->listening) {
 			virtual_sleep(1000);
 		}
 	}
 	faults_begin(AT_START);
+	liveness_begin();
 	for (int r = 0; r < world.plan.nranks; r++) {
 		world.ranks[r].rank = r;
 		virtual_start(rank_process(r), run_rank, &world.ranks[r]);
@@ -455,8 +451,12 @@ int history_run(enum plan_kind kind, uint64_t seed, FILE *out)
 			virtual_sleep(MS_NS);
 		}
 	}
-	fprintf(out, "right: %.6f s, %llu steps, %u of %u faults, ranks %s\n",
+	fprintf(out,
+		"right: %.6f s, %llu steps, %u of %u faults, %u tables wanted by measure, ranks "
+		"%s; %s; mended in %.3f s\n",
 		(double)virtual_now_ns() / 1e9 - 1000, (unsigned long long)virtual_steps(),
-		faults_count(), world.plan.nfaults, world.may_fail ? "may fail" : "must go on");
+		faults_count(), world.plan.nfaults, world.nmeasured,
+		world.may_fail ? "may fail" : "must go on", liveness_tell(),
+		(double)world.aftermath.took_ns / 1e9);
 	return 0;
 }

@@ -5,8 +5,10 @@
 #include "reduction_server/engine/buffer_pool.h"
 #include "worker/libsummand/epoch_message.h"
 
-#define MS_NS      1000000ull
-#define FAULTS_ANY 4 /* fewer than these, of PLAN_ANY */
+#define MS_NS          1000000ull
+#define FAULTS_ANY     4 /* fewer than these, of PLAN_ANY, */
+#define FAULTS_CHANGES 6 /* and so many at most, of PLAN_CHANGES */
+#define OPERATIONS_ANY 40
 
 static uint64_t draw(uint64_t *state, uint64_t below)
 {
@@ -88,7 +90,7 @@ static void draw_any(struct plan *plan, uint64_t seed)
 		.delay_ms = delays_ms[draw(&s, 5)],
 		.heartbeat_ms = limits_ms[draw(&s, 4)],
 		.ncomms = (unsigned)draw_between(&s, 1, COMMS_MAX),
-		.noperations = (int)draw_between(&s, 1, OPERATIONS_MAX),
+		.noperations = (int)draw_between(&s, 1, OPERATIONS_ANY),
 		.changes = changes[draw(&s, 4)],
 		.nfaults = (unsigned)draw(&s, FAULTS_ANY),
 	};
@@ -205,7 +207,7 @@ static void draw_changes(struct plan *plan, uint64_t seed)
 	plan->nservers = (unsigned)draw_between(&s, 2, SERVERS_MAX);
 	plan->refusals = refusals[draw(&s, 4)];
 	draw_memory(plan, &s);
-	plan->nfaults = (unsigned)draw_between(&s, 1, FAULTS_MAX);
+	plan->nfaults = (unsigned)draw_between(&s, 1, FAULTS_CHANGES);
 	draw_occasion(plan, &plan->faults[0], &s);
 	for (unsigned i = 1; i < plan->nfaults; i++) {
 		draw_blow(plan, i, &s);
@@ -263,18 +265,108 @@ static void draw_late(struct plan *plan, uint64_t seed)
 			continue;
 		}
 		draw_fault(plan, &plan->faults[i], &s);
-		plan->faults[i].operation = (int)draw(&s, (uint64_t)plan->noperations + 1) + CONNECTED;
+		plan->faults[i].operation =
+			(int)draw(&s, (uint64_t)plan->noperations + 1) + CONNECTED;
 		draw_start_again(plan, &plan->faults[i], &s);
+	}
+}
+
+/* ---- more ---- */
+
+/* At an operation, or while ranks agree: on another one that is added, too. */
+static void draw_addition(struct plan *plan, uint64_t *state)
+{
+	struct planned_fault *addition = &plan->faults[plan->nfaults++];
+
+	draw_fault(plan, addition, state);
+	addition->kind = SERVER_ADDED;
+	addition->for_ns = draw_skewed(state, 3000 * MS_NS);
+	addition->named_first = draw(state, 2);
+	if (draw(state, 4) == 0) {
+		draw_moment(plan, addition, state);
+	} else if (addition->operation > 0) {
+		addition->operation /= 2; /* with time for it to be taken in */
+	}
+}
+
+/* Some of what was to meet others meets those that are added, mostly just when they are taken in.
+ */
+static void draw_targets(struct plan *plan, uint64_t *state)
+{
+	for (unsigned i = 0; i < plan->nfaults; i++) {
+		struct planned_fault *fault = &plan->faults[i];
+
+		if (fault->kind == SERVER_ADDED || fault->kind == RANK_KILLED || draw(state, 3)) {
+			continue;
+		}
+		fault->server = plan->nservers + (unsigned)draw(state, plan->nadded);
+		if (draw(state, 3)) {
+			draw_moment(plan, fault, state);
+			fault->about = CHANGE_RETURN;
+		}
+	}
+}
+
+static void draw_additions(struct plan *plan, uint64_t *state)
+{
+	plan->nadded = (unsigned)draw(state, ADDED_MAX + 1);
+	for (unsigned i = 0; i < plan->nadded; i++) {
+		draw_addition(plan, state);
+	}
+	if (plan->nadded) {
+		draw_targets(plan, state);
+		for (int r = 0; r < plan->nranks; r++) {
+			plan->pause_us[r] +=
+				draw(state, 3) ? (unsigned)draw_skewed(state, 200000) : 0;
+		}
+	}
+}
+
+/* Lanes so slow that they are what decides, most of them, and operations enough to find that out.
+ */
+static void draw_measured(struct plan *plan, uint64_t *state)
+{
+	static const unsigned rates_mbps[] = {0, 10, 30, 100, 1000};
+	static const unsigned waited[] = {0, 0, 0, 30, 80};
+
+	plan->measured = true;
+	plan->rate_least_mbps = rates_mbps[draw(state, 5)];
+	plan->rate_most_mbps = plan->rate_least_mbps * (unsigned)draw_between(state, 1, 4);
+	plan->waited = waited[draw(state, 5)];
+	for (int r = 0; r < plan->nranks; r++) {
+		plan->pause_us[r] = draw(state, 2) ? 0 : plan->pause_us[r];
+	}
+	for (; plan->noperations < OPERATIONS_MAX; plan->noperations++) {
+		draw_operation(plan, &plan->operations[plan->noperations], state);
+	}
+}
+
+static void draw_more(struct plan *plan, uint64_t seed)
+{
+	uint64_t s = seed * 2 + 0x40001;
+
+	if (draw(&s, 3) == 0) {
+		draw_changes(plan, seed);
+	} else if (draw(&s, 4) == 0) {
+		draw_late(plan, seed);
+	}
+	draw_additions(plan, &s);
+	if (draw(&s, 2)) {
+		plan->segment_bytes = (size_t)1024 << draw(&s, 5);
+	}
+	if (draw(&s, 2)) {
+		draw_measured(plan, &s);
 	}
 }
 
 void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
 {
+	static void (*const draws[])(struct plan * plan, uint64_t seed) = {
+		[PLAN_CHANGES] = draw_changes, [PLAN_LATE] = draw_late, [PLAN_MORE] = draw_more};
+
 	draw_any(plan, seed);
-	if (kind == PLAN_CHANGES) {
-		draw_changes(plan, seed);
-	} else if (kind == PLAN_LATE) {
-		draw_late(plan, seed);
+	if (draws[kind]) {
+		draws[kind](plan, seed);
 	}
 	plan->spares = plan->shards > 1 && seed % 7 == 3; /* not drawn: others stay as they were */
 }
@@ -291,7 +383,7 @@ const struct planned_operation *plan_operation(const struct plan *plan, int numb
 static void print_fault(const struct planned_fault *fault, FILE *out)
 {
 	static const char *const kinds[FAULT_KINDS] = {
-		"is killed", "is stopped", "is drained", "", "is killed"};
+		"is killed", "is stopped", "is drained", "", "is killed", ""};
 	static const char *const messages[] = {
 		"", "SEALED", "ASK", "EPOCH", "AHEAD", "PROMISED", "CANCEL", "REACHES"};
 	static const char *const about[CHANGES] = {
@@ -300,6 +392,10 @@ static void print_fault(const struct planned_fault *fault, FILE *out)
 	if (fault->kind == LANES_CUT) {
 		fprintf(out, "  the lanes between rank %d and server %u are cut", fault->rank,
 			fault->server);
+	} else if (fault->kind == SERVER_ADDED) {
+		fprintf(out, "  a server is added: it %s, and %s %.3f ms later",
+			fault->named_first ? "is named" : "listens",
+			fault->named_first ? "listens" : "is named", (double)fault->for_ns / 1e6);
 	} else if (fault->kind == RANK_KILLED) {
 		fprintf(out, "  rank %d %s", fault->rank, kinds[fault->kind]);
 	} else {
@@ -326,7 +422,8 @@ static void print_fault(const struct planned_fault *fault, FILE *out)
 		fprintf(out, ", %.3f ms after rank 0 began operation %d",
 			(double)fault->after_ns / 1e6, fault->operation);
 	}
-	if (fault->kind != SERVER_STOPPED && fault->kind != SERVER_DRAINED) {
+	if (fault->kind == SERVER_KILLED || fault->kind == RANK_KILLED ||
+		fault->kind == LANES_CUT) {
 		fprintf(out, "; of the frames under way %s%u arrive",
 			fault->keep == ~0u ? "all, " : "", fault->keep);
 	}
@@ -359,6 +456,16 @@ void plan_print(const struct plan *plan, FILE *out)
 		plan->changes, plan->spares ? " that spare shards" : "",
 		plan->aftermath ? ", with an aftermath" : "", plan->memory_bytes >> 10,
 		plan->refusals);
+	if (plan->segment_bytes) {
+		fprintf(out, "  operations in segments of %zu bytes\n", plan->segment_bytes);
+	}
+	if (plan->measured) {
+		fprintf(out,
+			"  tables as measured; lanes carry %u to %u Mbit/s (0: all), processors "
+			"are "
+			"waited for in %u %% of the time\n",
+			plan->rate_least_mbps, plan->rate_most_mbps, plan->waited);
+	}
 	for (int r = 0; r < plan->nranks; r++) {
 		fprintf(out, "  rank %d: %s, %d at once, pauses of up to %u us", r,
 			plan->poll[r] ? "polls" : "has a thread", plan->depth[r],

@@ -10,17 +10,19 @@
 #include <stdio.h>
 
 #define RANKS_MAX            4
-#define SERVERS_MAX          4
+#define SERVERS_MAX          4 /* that ranks are told of when they begin, */
+#define ADDED_MAX            2 /* and others */
 #define COMMS_MAX            3
-#define OPERATIONS_MAX       40
+#define OPERATIONS_MAX       120
 #define AFTERMATH_OPERATIONS 8
-#define FAULTS_MAX           6
+#define FAULTS_MAX           (6 + ADDED_MAX)
 #define DEPTH_MAX            4 /* operations in flight at a rank */
 
 enum plan_kind {
 	PLAN_ANY,     /* faults come at operations */
 	PLAN_CHANGES, /* they come while ranks agree on another table */
 	PLAN_LATE,    /* some ranks begin later than others, and faults come meanwhile */
+	PLAN_MORE,    /* one of these, with servers that are added, segments, and measured tables */
 };
 
 enum collective { ALLREDUCE, REDUCE, BROADCAST, COLLECTIVES };
@@ -39,6 +41,7 @@ enum fault_kind {
 	SERVER_DRAINED, /* as by SIGTERM */
 	LANES_CUT,      /* between one rank and one server */
 	RANK_KILLED,
+	SERVER_ADDED, /* the next of those that no rank was told of; no fault */
 	FAULT_KINDS
 };
 
@@ -52,20 +55,22 @@ struct planned_fault {
 #define OTHERS_WAIT -4 /* when all ranks that are not late have their contexts */
 #define AT_MESSAGE  -3 /* when some rank says such a thing: */
 #define AT_START    -2
-#define CONNECTED   -1 /* when all ranks have their contexts */
+#define CONNECTED   -1     /* when all ranks have their contexts */
 	uint8_t message;   /* a kind of epoch_message.h, */
 	enum change about; /* of such a change, */
 	unsigned messages; /* and so many were said before */
 	uint64_t after_ns;
 	uint64_t for_ns;
-	unsigned keep; /* frames on their way that still arrive */
-	bool again;    /* a server that is gone: another is started in its place after for_ns */
+	unsigned keep;    /* frames on their way that still arrive */
+	bool named_first; /* a server that is added: before it listens, for_ns later */
+	bool again;       /* a server that is gone: another is started in its place after for_ns */
 };
 
 struct plan {
 	uint64_t seed;
 	int nranks;
 	unsigned nservers;
+	unsigned nadded; /* at most */
 	unsigned shards;
 	unsigned chunk_bytes;
 	unsigned window;
@@ -73,6 +78,11 @@ struct plan {
 	bool scarce;         /* that is so little that shards refuse other tables */
 	unsigned refusals; /* a rank has no memory for one candidate in so many; 0: it always has */
 	unsigned delay_ms; /* most that a frame is late */
+	unsigned rate_least_mbps; /* of a lane; 0: as fast as can be */
+	unsigned rate_most_mbps;
+	size_t segment_bytes; /* 0: as the product's */
+	bool measured;        /* rank 0 wants what it has measured, not `changes`, */
+	unsigned waited; /* while processors were waited for in so many hundredths of the time */
 	unsigned heartbeat_ms;
 	unsigned ncomms;
 	unsigned changes; /* rank 0 wants another table before one operation in so many; 0: never */
@@ -80,7 +90,8 @@ struct plan {
 	bool poll[RANKS_MAX];
 	int depth[RANKS_MAX]; /* operations that the rank has in flight */
 	unsigned pause_us[RANKS_MAX];
-	uint64_t late_ns[RANKS_MAX]; /* the rank begins so long after the others have; 0: with them */
+	uint64_t late_ns[RANKS_MAX]; /* the rank begins so long after the others have; 0: with them
+				      */
 	int noperations;
 	struct planned_operation operations[OPERATIONS_MAX];
 	bool aftermath; /* these go on, in turn, long after the last fault */

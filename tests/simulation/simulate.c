@@ -1,9 +1,11 @@
 /*
  * Runs histories of seeds, each in a process of its own, and says those that ended wrong.
  *
- *     simulate [changes|late] FIRST [LAST]     those seeds; one alone is told whole; faults come
- *                                              while ranks agree on other tables, while some have
- *                                              not begun, or at operations
+ *     simulate [changes|late|more] FIRST [LAST]
+ *
+ * Those seeds; one alone is told whole. Faults come while ranks agree on other tables, while some
+ * have not begun, or at operations; with more, also servers are added, operations cut into segments
+ * and tables measured.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +25,8 @@
 /* Of one history: more is a loop that time does not pass in, or a thread that waits for something
  * other than its turn. The first is of the processor's time, of which a busy host gives little. */
 #define PROCESSOR_LIMIT_S 60
-#define REAL_LIMIT_S	  600
-#define SHOWN_MOST   20
+#define REAL_LIMIT_S      600
+#define SHOWN_MOST        20
 
 /* Turns pass from thread to thread: on one processor that is a switch, on several a wake-up. */
 static void stay_on_one_processor(void)
@@ -108,6 +110,7 @@ static enum plan_kind kind_of(const char *word)
 {
 	return strcmp(word, "changes") == 0 ? PLAN_CHANGES
 	       : strcmp(word, "late") == 0  ? PLAN_LATE
+	       : strcmp(word, "more") == 0  ? PLAN_MORE
 					    : PLAN_ANY;
 }
 

@@ -128,8 +128,8 @@ static bool is_frozen(const struct task *task)
 	return frozen[task->process] && task->locks == 0;
 }
 
-/* Which epolls are readable. What they hold is written in this process alone, so most turns need not
- * ask the kernel, which would take a third of all time. */
+/* Which epolls are readable. What they hold is written in this process alone, so most turns need
+ * not ask the kernel, which would take a third of all time. */
 static void look_at_epolls(void)
 {
 	struct pollfd fds[TASKS_MAX];
@@ -229,7 +229,7 @@ static void give_turn(void)
 		pass_time();
 	}
 	if (now_ns > limit) {
-		virtual_on_stuck("the history has not ended in time");
+		virtual_on_stuck("no rank has got on in the time that it may take");
 	}
 	next = choose(ready, n);
 	next->wait = next->wait == OVER ? OVER : RUNS;
@@ -279,6 +279,11 @@ void virtual_begin(uint64_t seed, uint64_t limit_ns)
 	weighted = virtual_draw(2);
 	self = task_create(0, NULL, NULL);
 	self->thread = pthread_self();
+}
+
+void virtual_allow_until(uint64_t ns)
+{
+	limit = ns;
 }
 
 unsigned virtual_process(void)

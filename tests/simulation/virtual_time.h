@@ -26,6 +26,9 @@ void virtual_begin(uint64_t seed, uint64_t limit_ns);
 /* Called when no thread can ever go on, or the limit has passed: says which; it must not return. */
 extern void (*virtual_on_stuck)(const char *what);
 
+/* The limit is that time from now on. */
+void virtual_allow_until(uint64_t ns);
+
 /* pthread_create() for a thread of that process. */
 pthread_t virtual_start(unsigned process, void *(*run)(void *arg), void *arg);
 

@@ -23,10 +23,11 @@ struct simulated_server {
 	unsigned index;
 	uint64_t since_ns; /* it was started */
 	bool listening;
-	bool ended;  /* by its drain; */
-	bool lost;   /* not there any more, by a fault, */
-	bool again;  /* and another has been started in its place */
-	bool harmed; /* by any fault */
+	bool ended;   /* by its drain; */
+	bool stopped; /* now; */
+	bool lost;    /* not there any more, by a fault, */
+	bool again;   /* and another has been started in its place */
+	bool harmed;  /* by any fault */
 	pthread_t thread;
 };
 
@@ -43,13 +44,15 @@ struct simulated_rank {
 
 struct world {
 	struct plan plan;
-	struct simulated_server lives[SERVERS_MAX + FAULTS_MAX];
+	struct simulated_server lives[SERVERS_MAX + FAULTS_MAX + ADDED_MAX];
 	unsigned nlives;
-	struct simulated_server *servers[SERVERS_MAX]; /* the last life of each */
+	struct simulated_server *servers[SERVERS_MAX + ADDED_MAX]; /* the last life of each */
+	unsigned nservers; /* that have begun, with those that were added */
 	struct simulated_rank ranks[RANKS_MAX];
 	int nconnected;
-	bool may_fail;   /* a rank was killed, or what follows, */
-	bool may_be_cut; /* a fault has left no server that all ranks were sure to go on with */
+	bool may_fail;      /* a rank was killed, or what follows, */
+	bool may_be_cut;    /* a fault has left no server that all ranks were sure to go on with */
+	unsigned nmeasured; /* tables that rank 0 wanted by what it has measured */
 	unsigned nfaults_over;
 	struct aftermath aftermath;
 };

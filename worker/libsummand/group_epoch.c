@@ -329,7 +329,9 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 	smd_group_end_forming(comm);
 	smd_group_check_gone(comm); /* who was needed may have left with the servers that leave */
 	smd_operations_check_held(comm);
-	if (comm->leaving) {
+	if (comm->leaving && smd_history_is_empty(&comm->history)) {
+		comm->drained(comm); /* all ranks had what was lost */
+	} else if (comm->leaving) {
 		smd_settle_history(comm);
 	} else {
 		smd_settle_left(comm);

@@ -40,8 +40,11 @@ struct fault_lane {
 	uint64_t frames; /* given to the wrapped lane */
 	uint64_t bytes;  /* of them */
 	uint64_t last_due_ns;
-	bool cutting; /* the first held frame has left as far as it shall */
-	bool cut;     /* and now the lane shall end */
+	uint64_t rate_mbps; /* now, */
+	uint64_t rate_until_ns;
+	uint64_t carried_ns; /* all that was sent has left by then, at that rate */
+	bool cutting;        /* the first held frame has left as far as it shall */
+	bool cut;            /* and now the lane shall end */
 	struct held_queue held;
 	char peer[128]; /* of the wrapped lane, once that is gone */
 };
@@ -278,18 +281,39 @@ static void fault_pump(evutil_socket_t fd, short what, void *arg)
 
 /* ---- the ops ---- */
 
+/* When a frame of so many bytes has left, at the lane's rate, behind those before it. */
+static uint64_t fault_carry(struct fault_lane *lane, uint64_t bytes, uint64_t now_ns)
+{
+	const struct smd_fault_config *config = &lane->config;
+
+	if (config->rate_most_mbps == 0) {
+		return now_ns;
+	}
+	if (now_ns >= lane->rate_until_ns) {
+		lane->rate_mbps =
+			config->rate_least_mbps +
+			fault_draw(lane, config->rate_most_mbps - config->rate_least_mbps + 1);
+		lane->rate_until_ns = now_ns + SMD_SECOND_NS;
+	}
+	lane->carried_ns = (lane->carried_ns > now_ns ? lane->carried_ns : now_ns) +
+			   bytes * 8000 / lane->rate_mbps;
+	return lane->carried_ns;
+}
+
 static void fault_send(struct smd_lane *outer, struct smd_send *send)
 {
 	struct fault_lane *lane = fault_of(outer);
 	const struct smd_fault_config *config = &lane->config;
 	uint64_t now = smd_clock_ns();
-	uint64_t due = now + config->delay_least_ms * MILLISECOND;
+	uint64_t due;
 
 	if (lane->harmless && lane->inner) {
 		outer->counts.bytes_sent += SMD_FRAME_SIZE + send->length;
 		fault_give(lane, send);
 		return;
 	}
+	due = fault_carry(lane, SMD_FRAME_SIZE + send->length, now) +
+	      config->delay_least_ms * MILLISECOND;
 	due += fault_draw(lane, (config->delay_most_ms - config->delay_least_ms) * MILLISECOND + 1);
 	if (due < lane->last_due_ns) {
 		due = lane->last_due_ns; /* none overtakes the one before it */
@@ -455,8 +479,8 @@ static struct fault_lane *fault_create(struct smd_error *error)
 	lane->lane.ops = &smd_transport_fault;
 	lane->random = config->seed * 0x2545f4914f6cdd1du + number;
 	lane->harmless = (config->lane != SMD_FAULT_NEVER && config->lane != number) ||
-			 (config->delay_most_ms == 0 && !config->brief &&
-				 config->drop_bytes == SMD_FAULT_NEVER &&
+			 (config->delay_most_ms == 0 && config->rate_most_mbps == 0 &&
+				 !config->brief && config->drop_bytes == SMD_FAULT_NEVER &&
 				 config->kill_frames == SMD_FAULT_NEVER &&
 				 config->stall_frames == SMD_FAULT_NEVER);
 	TAILQ_INIT(&lane->held);

@@ -8,6 +8,7 @@
  *
  * What is done is a list of items, in SUMMAND_FAULT or told by smd_fault_configure():
  *   delay=A..Bms       each frame leaves A to B milliseconds late
+ *   rate=A..Bmbit      a lane carries A to B Mbit/s, drawn anew after each second
  *   short              a frame leaves in two parts (where the wrapped transport has streams: tcp)
  *   drop-after=BYTES   the lane is cut when it has sent so much: in the middle of a frame, with tcp
  *   kill-after=FRAMES  the lane is cut after so many frames

@@ -40,6 +40,12 @@ static int fault_parse_item(
 		used && !item[used] && config->delay_least_ms <= config->delay_most_ms) {
 		return 0;
 	}
+	if (sscanf(item, "rate=%" SCNu64 "..%" SCNu64 "mbit%n", &config->rate_least_mbps,
+		    &config->rate_most_mbps, &used) == 2 &&
+		used && !item[used] && config->rate_least_mbps > 0 &&
+		config->rate_least_mbps <= config->rate_most_mbps) {
+		return 0;
+	}
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		size_t length = strlen(numbers[i].name);
 
@@ -50,7 +56,8 @@ static int fault_parse_item(
 		}
 	}
 	return smd_error_set(error, EINVAL,
-		"fault: must be delay=A..Bms, short, drop-after=BYTES, kill-after=FRAMES, "
+		"fault: must be delay=A..Bms, rate=A..Bmbit, short, drop-after=BYTES, "
+		"kill-after=FRAMES, "
 		"stall-after=FRAMES, lane=N or seed=N, got \"%s\"",
 		item);
 }

@@ -14,6 +14,8 @@
 struct smd_fault_config {
 	uint64_t delay_least_ms;
 	uint64_t delay_most_ms;
+	uint64_t rate_least_mbps; /* 0: as fast as the wrapped transport */
+	uint64_t rate_most_mbps;
 	bool brief; /* "short" */
 	uint64_t drop_bytes;
 	uint64_t kill_frames;

@@ -80,6 +80,27 @@ static void late_frames_in_two_parts_arrive_too(void **state)
 	frames_arrive(*state, "delay=1..3ms,short,seed=2");
 }
 
+/* Behind each other: ten frames of 1000 bytes take some 85 ms at 1 Mbit/s. */
+static void a_lane_carries_what_its_rate_lets_it(void **state)
+{
+	enum { BYTES = 1000, SOME = 10 };
+	struct link *link = *state;
+	struct parcel parcels[SOME];
+	uint64_t wire_ns = (uint64_t)SOME * (BYTES + SMD_FRAME_SIZE) * 8000;
+	uint64_t began_ns;
+
+	harm("rate=1..1mbit");
+	link_open(link);
+	link->far.then = check_next;
+	began_ns = smd_clock_ns();
+	for (unsigned i = 0; i < SOME; i++) {
+		parcel_send(&parcels[i], &link->near, i, BYTES, NULL);
+	}
+	RUN_UNTIL(link, link->far.frames == SOME && parcels_done == SOME);
+	assert_true(smd_clock_ns() - began_ns >= wire_ns);
+	parcels_free(parcels, SOME);
+}
+
 /* Each lane has a delay of its own, so what was sent first need not come first. */
 static void check_overtaking(struct link *link, const char *transport)
 {
@@ -242,16 +263,19 @@ static void late_frames_leave_before_a_close(void **state)
 static void items_that_are_none_are_refused(void **state)
 {
 	static const char *const wrong[] = {"fast", "delay=5ms", "delay=5..1ms", "delay=1..2s",
-		"seed=", "seed=x", "kill-after=-1", "drop-after=1k", "lane=1 ", "short,slow"};
+		"rate=5mbit", "rate=0..5mbit", "rate=5..1mbit", "rate=1..2gbit", "seed=", "seed=x",
+		"kill-after=-1", "drop-after=1k", "lane=1 ", "short,slow"};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
 		struct smd_error error = {""};
 
 		assert_int_equal(smd_fault_configure(wrong[i], &error), -EINVAL);
-		assert_non_null(strstr(error.text, "fault: must be delay=A..Bms, short, "));
+		assert_non_null(
+			strstr(error.text, "fault: must be delay=A..Bms, rate=A..Bmbit, short, "));
 	}
-	harm("delay=0..0ms,short,drop-after=0,kill-after=0,stall-after=0,lane=0,seed=0,");
+	harm("delay=0..0ms,rate=1..1mbit,short,drop-after=0,kill-after=0,stall-after=0,lane=0,seed="
+	     "0,");
 	harm("");
 }
 
@@ -283,6 +307,8 @@ int main(void)
 		FAULT_TEST(frames_in_two_parts_arrive_whole, "fault"),
 		FAULT_TEST(frames_in_two_parts_arrive_whole, "fault over tcp"),
 		FAULT_TEST(late_frames_in_two_parts_arrive_too, "fault over tcp"),
+		FAULT_TEST(a_lane_carries_what_its_rate_lets_it, "fault"),
+		FAULT_TEST(a_lane_carries_what_its_rate_lets_it, "fault over tcp"),
 		FAULT_TEST(frames_of_two_lanes_overtake_each_other, "fault over tcp"),
 		FAULT_TEST(a_lane_is_cut_between_frames, "fault"),
 		FAULT_TEST(a_lane_is_cut_between_frames, "fault over tcp"),

@@ -1,0 +1,208 @@
+/* Bounds the time in which no rank gets on. */
+#include "tests/simulation/liveness.h"
+
+#include <stdio.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/transport/heartbeat.h"
+#include "tests/simulation/servers.h"
+#include "tests/simulation/virtual_time.h"
+#include "tests/simulation/world.h"
+
+#define MS_NS        1000000ull
+#define MARGIN_NS    (200 * MS_NS) /* beyond all that is named here */
+#define SETTLE_NS    (200 * MS_NS) /* in which who fails hears of more that are lost */
+#define CHUNK_LEAST  16384u        /* deal.c has it */
+#define ROUNDS_LEAST 4u
+#define BEGIN_NS     (3 * SMD_SECOND_NS)  /* what a late rank gives a server that is missing, */
+#define CONNECT_NS   (30 * SMD_SECOND_NS) /* and any other rank; or a group a rank of its own */
+#define TRY_NS       (15 * SMD_SECOND_NS) /* a lost server is tried again so late at most, */
+#define ATTEMPT_NS   (10 * SMD_SECOND_NS) /* for so long */
+#define REFUSED_NS   (60 * SMD_SECOND_NS) /* a table is asked for again so late at most */
+
+static uint64_t busy_until_ns[RANKS_MAX];
+static uint64_t settled_ns; /* all that has gone wrong is found out and mended by then */
+static uint64_t work_ns;
+static uint64_t until_ns;   /* now allowed */
+static uint64_t longest_ns; /* of work_ns, */
+static uint64_t longest_at_ns;
+
+static uint64_t longer(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+static size_t find_most_bytes(const struct plan *plan)
+{
+	int count = plan->noperations + (plan->aftermath ? AFTERMATH_OPERATIONS : 0);
+	size_t elements = 0;
+
+	for (int k = 0; k < count; k++) {
+		size_t one = plan_operation(plan, k)->count;
+
+		elements = one > elements ? one : elements;
+	}
+	return elements * sizeof(float);
+}
+
+/* How many frames of the largest operation follow each other, there or back: all chunks may be
+ * dealt to one shard where weights change, and a window may be of one where memory is scarce. */
+static uint64_t find_rounds(const struct plan *plan, size_t bytes)
+{
+	uint64_t segment = plan->segment_bytes ? plan->segment_bytes : bytes + 1;
+	uint64_t chunk = plan->chunk_bytes < CHUNK_LEAST ? plan->chunk_bytes : CHUNK_LEAST;
+	uint64_t shards = plan->changes || plan->measured ? 1 : plan->shards;
+	uint64_t window = plan->scarce ? 1 : plan->window;
+	uint64_t chunks = bytes / chunk + 1;
+
+	return ROUNDS_LEAST + bytes / segment + chunks / (shards * window);
+}
+
+/* What the largest operation of the plan may take. */
+static uint64_t find_work(const struct plan *plan)
+{
+	size_t bytes = find_most_bytes(plan);
+	uint64_t wire_ns =
+		plan->rate_least_mbps ? 2 * DEPTH_MAX * bytes * 8000 / plan->rate_least_mbps : 0;
+
+	return MARGIN_NS + wire_ns + 2 * find_rounds(plan, bytes) * plan->delay_ms * MS_NS;
+}
+
+static bool has_joined(const struct simulated_rank *rank)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < world.plan.ncomms; i++) {
+		all = all && rank->comms[i];
+	}
+	return all;
+}
+
+/* A rank joins others of which one does not come any more, and nobody can know that. */
+static bool waits_in_vain(void)
+{
+	bool joins = false;
+	bool is_missing = false;
+
+	for (int r = 0; r < world.plan.nranks; r++) {
+		const struct simulated_rank *rank = &world.ranks[r];
+		bool is_gone = rank->dead || rank->err || rank->over;
+
+		is_missing |= is_gone;
+		joins |= !is_gone && !has_joined(rank);
+	}
+	return joins && is_missing;
+}
+
+static void expect(void)
+{
+	uint64_t from = longer(virtual_now_ns(), settled_ns);
+
+	for (int r = 0; r < world.plan.nranks; r++) {
+		if (!world.ranks[r].dead) {
+			from = longer(from, busy_until_ns[r]);
+		}
+	}
+	until_ns = from + work_ns + (world.may_fail ? SETTLE_NS : 0) +
+		   (waits_in_vain() ? CONNECT_NS : 0);
+	virtual_allow_until(until_ns);
+}
+
+void liveness_begin(void)
+{
+	work_ns = find_work(&world.plan);
+	settled_ns = virtual_now_ns();
+	expect();
+}
+
+static void note_wait(void)
+{
+	uint64_t now = virtual_now_ns();
+
+	if (now + work_ns > until_ns && now + work_ns - until_ns > longest_ns) {
+		longest_ns = now + work_ns - until_ns;
+		longest_at_ns = now;
+	}
+}
+
+void liveness_moved(int rank, uint64_t pause_ns)
+{
+	note_wait();
+	busy_until_ns[rank] = virtual_now_ns() + pause_ns;
+	expect();
+}
+
+/* How long a rank that begins waits for a server that is not there. */
+static uint64_t find_patience(void)
+{
+	return world.may_be_cut ? CONNECT_NS : BEGIN_NS;
+}
+
+/* A silent one is found out at the second look after the limit at the latest. */
+static uint64_t find_silence(const struct planned_fault *fault)
+{
+	uint64_t limit_ns = world.plan.heartbeat_ms * MS_NS;
+
+	limit_ns += 2 * limit_ns / SMD_HEARTBEAT_POLLS;
+	return fault->for_ns < limit_ns ? fault->for_ns : limit_ns;
+}
+
+/* In how much time it is known to those who must. */
+static uint64_t find_detection(const struct planned_fault *fault)
+{
+	bool begins = world.nconnected < world.plan.nranks;
+	uint64_t limit_ns = world.plan.heartbeat_ms * MS_NS;
+
+	switch (fault->kind) {
+	case RANK_KILLED:
+		return begins ? 2 * limit_ns + SMD_SECOND_NS : 0;
+	case LANES_CUT:
+		return begins ? longer(find_patience(), 2 * limit_ns + SMD_SECOND_NS) : 0;
+	case SERVER_STOPPED:
+		return begins ? longer(find_patience(), find_silence(fault)) : find_silence(fault);
+	default:
+		return begins ? find_patience() : 0;
+	}
+}
+
+void liveness_connects(void)
+{
+	bool all = true;
+
+	for (unsigned i = 0; i < world.plan.nservers; i++) {
+		all = all && server_is_there(world.servers[i]) && !world.servers[i]->stopped;
+	}
+	if (!all) {
+		settled_ns = longer(settled_ns, virtual_now_ns() + find_patience());
+		expect();
+	}
+}
+
+void liveness_disturbed(const struct planned_fault *fault)
+{
+	uint64_t change_ns = MARGIN_NS + 2 * ROUNDS_LEAST * world.plan.delay_ms * MS_NS;
+
+	note_wait();
+	settled_ns = longer(settled_ns, virtual_now_ns() + find_detection(fault)) + change_ns;
+	expect();
+}
+
+/* It is tried again at last, and then two tables, with it and by its rate, wait for two operations
+ * of each communicator, before which ranks pause. One that was refused waits, too. */
+uint64_t liveness_mend_ns(void)
+{
+	const struct plan *plan = &world.plan;
+
+	return TRY_NS + ATTEMPT_NS + 4 * PAUSE_MOST_NS + (plan->refusals ? REFUSED_NS : 0) +
+	       (plan->scarce ? REFUSED_NS : 0);
+}
+
+const char *liveness_tell(void)
+{
+	static char text[128];
+
+	snprintf(text, sizeof(text), "longest wait %.3f of %.3f ms, at %.6f s",
+		(double)longest_ns / 1e6, (double)work_ns / 1e6,
+		longest_at_ns ? (double)longest_at_ns / 1e9 - 1000 : 0);
+	return text;
+}

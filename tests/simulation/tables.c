@@ -1,0 +1,45 @@
+/* Has rank 0 want other tables: by what it has measured, or drawn at random. */
+#include "tests/simulation/virtual_time.h"
+#include "tests/simulation/world.h"
+#include "worker/libsummand/pressure.h"
+#include "worker/libsummand/tuning.h"
+
+bool __real_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
+bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
+
+/* What rank 0 has measured, or what is drawn instead. */
+bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	unsigned changes = world.aftermath.decided ? 5 * world.plan.changes
+						   : world.plan.changes; /* to see it settle */
+
+	if (world.plan.measured) {
+		bool wants = __real_smd_tuning_want(tuning, now_ns);
+
+		world.nmeasured += wants;
+		return wants;
+	}
+	if (changes == 0 || virtual_draw(changes)) {
+		return false;
+	}
+	tuning->cause = SMD_TUNING_CHUNKS;
+	tuning->scale = (int)virtual_draw(SMD_CHUNK_SCALE_MOST - SMD_CHUNK_SCALE_LEAST + 1) +
+			SMD_CHUNK_SCALE_LEAST;
+	tuning->search.wanted = tuning->scale;
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		tuning->weights[s] = 1 + (uint32_t)virtual_draw(100);
+		if (world.plan.spares && s > 0 && tuning->weights[s] % 2 &&
+			tuning->shards[s].server == tuning->shards[s - 1].server) {
+			tuning->weights[s] = 0;
+		}
+	}
+	return true;
+}
+
+uint64_t __wrap_smd_pressure_waited_ns(void);
+
+/* Instead of this machine's. */
+uint64_t __wrap_smd_pressure_waited_ns(void)
+{
+	return virtual_now_ns() / 100 * world.plan.waited;
+}
