@@ -298,6 +298,31 @@ static int check_commands(
 	return 0;
 }
 
+/* What local-run and create do by themselves, and no file does. */
+static int note_reducers(const struct smd_export_target *target, struct smd_export *export)
+{
+	const struct smd_job *job = export->job;
+	int workers = job->pools[0].replica_count + job->pools[1].replica_count;
+	int servers = job->pools[2].replica_count;
+
+	if (!smd_job_has_servers(job) || job->hybrid == SMD_HYBRID_OFF || servers >= workers) {
+		return 0;
+	}
+	if (servers == 0) {
+		return smd_export_note(export,
+			"reduction servers: none, and no reducers on the workers' hosts in their "
+			"place: local-run and create start these, %s does not; programs that need "
+			"reduction servers will find none",
+			target->name);
+	}
+	return smd_export_note(export,
+		"reduction servers: %d for %d workers: local-run and create also start reducers on "
+		"the workers' hosts, %s does not; with too few servers alone an all-reduce is "
+		"slower "
+		"than a ring, and summand custom-jobs plan says how many are needed",
+		servers, workers, target->name);
+}
+
 int smd_export_write(const struct smd_export_target *target, const struct smd_job *job,
 	const struct smd_catalogue *catalogue, const struct smd_export_options *options,
 	struct smd_export *out, struct smd_error *error)
@@ -319,16 +344,19 @@ int smd_export_write(const struct smd_export_target *target, const struct smd_jo
 	}
 	if (!ret && job->hybrid == SMD_HYBRID_ON) {
 		ret = smd_error_set(error, ENOTSUP,
-			"summand-hybrid: on: must be run by local-run or create, which start reducers "
+			"summand-hybrid: on: must be run by local-run or create, which start "
+			"reducers "
 			"on the workers' hosts; for %s have reduction servers in worker pool 2",
 			target->name);
 	}
 	if (!ret && smd_secrets_are_needed(job)) {
 		ret = smd_error_set(error, ENOTSUP,
-			"$(secret:NAME): must be run by local-run or create, or by a service, which "
+			"$(secret:NAME): must be run by local-run or create, or by a service, "
+			"which "
 			"have the secrets; %s has its own",
 			target->name);
 	}
+	ret = ret ? ret : note_reducers(target, out);
 	ret = ret ? ret : target->write(out, error);
 	if (ret) {
 		smd_error_set(error, -ret, "%s", strerror(-ret));

@@ -187,8 +187,8 @@ const struct smd_setting smd_settings[] = {
 		"its loss ends the job (default 5)",
 		set_number, PLACE(server_restarts), .min = 0, .max = SERVER_RESTARTS_MAX},
 	{"hybrid", "auto|on|off",
-		"reducers on the workers' hosts: where there are fewer reduction servers; or also "
-		"without any (default auto)",
+		"reducers on the workers' hosts: where worker pool 2 has fewer reduction servers; or "
+		"also without that pool (default auto)",
 		set_value, PLACE(hybrid), .values = hybrids},
 	{"priority", "N", "in a service's queue: those of a higher one begin first (default 0)",
 		set_number, PLACE(priority), .min = 0, .max = PRIORITY_MAX},

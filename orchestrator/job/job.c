@@ -67,7 +67,7 @@ int smd_job_pool_has_tpus(const struct smd_job_pool *pool)
 int smd_job_has_servers(const struct smd_job *job)
 {
 	return job->pools[2].role == SMD_ROLE_REDUCTION_SERVER &&
-	       (job->pools[2].replica_count > 0 || job->hybrid == SMD_HYBRID_ON);
+	       (job->pools[2].replica_count > 0 || job->hybrid != SMD_HYBRID_OFF);
 }
 
 int smd_job_has_token(const struct smd_job *job)

@@ -77,8 +77,9 @@ enum smd_success_policy { SMD_SUCCESS_CHIEF, SMD_SUCCESS_ALL_WORKERS, SMD_SUCCES
 /* Which ends are followed by a restart; EXIT_CODE: those from 128, and the listed ones. */
 enum smd_restart_policy { SMD_RESTART_NEVER, SMD_RESTART_ON_FAILURE, SMD_RESTART_EXIT_CODE };
 
-/* Whether reducers run on the workers' hosts too. AUTO: over several hosts, where the job has
- * reduction servers, but fewer than workers' hosts; ON: also where it has none. */
+/* Whether reducers run on the workers' hosts too. AUTO: where the job has a pool of reduction
+ * servers, of none or over several hosts of fewer than workers' hosts; ON: also where it has no
+ * such pool. */
 enum smd_hybrid_choice { SMD_HYBRID_AUTO, SMD_HYBRID_ON, SMD_HYBRID_OFF };
 
 /* What becomes of a running job whose room a waiting one of a higher priority needs: nothing, or it

@@ -1,11 +1,12 @@
 /* Shows what reducers on the workers' hosts gain, for each number of reduction servers. */
 #include <limits.h>
 #include <math.h>
+#include <stdbool.h>
 
 #include "orchestrator/job/hybrid.h"
 #include "orchestrator/plan/plan.h"
 
-#define COLUMNS_MAX 9   /* numbers of servers that people are shown, */
+#define ROWS_MAX    9   /* numbers of servers that people are shown, */
 #define ENTRIES_MAX 129 /* and programs: evenly spread, where there are more */
 
 struct smd_plan_hybrid smd_plan_hybrid(const struct smd_plan *plan)
@@ -21,8 +22,8 @@ struct smd_plan_hybrid smd_plan_hybrid(const struct smd_plan *plan)
 		return (struct smd_plan_hybrid){.workers = plan->workers};
 	}
 	hybrid.ring_gbps = plan->worker_gbps / plan->workers;
-	hybrid.needed = (int)fmin(
-		INT_MAX, ceil(plan->workers * hybrid.worker_gbps / hybrid.server_gbps));
+	hybrid.needed =
+		(int)fmin(INT_MAX, ceil(plan->workers * hybrid.worker_gbps / hybrid.server_gbps));
 	return hybrid;
 }
 
@@ -66,32 +67,50 @@ static int count_of(const struct smd_plan_hybrid *hybrid, int most)
 	return hybrid->needed < most ? hybrid->needed + 1 : most;
 }
 
-static void print_row(const char *heading, int decimals,
-	const struct smd_plan_hybrid *hybrid,
-	double (*value)(const struct smd_plan_hybrid *hybrid, int servers), FILE *out)
+/* A time and how many times the speed of a ring that is; neither where nothing is reduced. */
+static void print_cell(double seconds, double speedup, FILE *out)
 {
-	int count = count_of(hybrid, COLUMNS_MAX);
+	char time[32];
 
-	fprintf(out, "%-24s", heading);
-	for (int i = 0; i < count; i++) {
-		char text[32];
-
-		snprintf(text, sizeof(text), "%.*f", decimals,
-			value(hybrid, servers_of(hybrid, i, count)));
-		fprintf(out, "  %7s", text);
+	if (speedup <= 0) {
+		fprintf(out, "  %10s  %8s", "-", "");
+		return;
 	}
-	fputc('\n', out);
+	snprintf(time, sizeof(time), "%.*f ms",
+		seconds < 0.01  ? 2
+		: seconds < 0.1 ? 1
+				: 0,
+		1000 * seconds);
+	fprintf(out, "  %10s  %6.2f x", time, speedup);
 }
 
-static double number_of(const struct smd_plan_hybrid *hybrid, int servers)
+static void print_row(const struct smd_plan_hybrid *hybrid, int servers, bool is_job, FILE *out)
 {
-	(void)hybrid;
-	return servers;
+	double ring = ring_time(hybrid) * CHAR_BIT / hybrid->worker_gbps;
+	double alone = smd_plan_servers_speedup(hybrid, servers);
+
+	fprintf(out, "%7d", servers);
+	print_cell(alone > 0 ? ring / alone : 0, alone, out);
+	print_cell(smd_plan_hybrid_seconds(hybrid, servers),
+		smd_plan_hybrid_speedup(hybrid, servers), out);
+	fputs(is_job ? "  <- this job\n" : "\n", out);
 }
 
-static double milliseconds(const struct smd_plan_hybrid *hybrid, int servers)
+/* The job's own number has a row, whichever the others are. */
+static void print_rows(const struct smd_plan_hybrid *hybrid, int own, FILE *out)
 {
-	return 1000 * smd_plan_hybrid_seconds(hybrid, servers);
+	int count = count_of(hybrid, ROWS_MAX);
+	int before = -1;
+
+	for (int i = 0; i < count; i++) {
+		int servers = servers_of(hybrid, i, count);
+
+		if (before < own && own < servers) {
+			print_row(hybrid, own, true, out);
+		}
+		print_row(hybrid, servers, servers == own, out);
+		before = servers;
+	}
 }
 
 void smd_plan_hybrid_print(const struct smd_plan *plan, FILE *out)
@@ -101,12 +120,15 @@ void smd_plan_hybrid_print(const struct smd_plan *plan, FILE *out)
 	if (hybrid.worker_gbps <= 0) {
 		return;
 	}
-	fprintf(out, "\nwith reducers on the workers' hosts too (--hybrid), times the speed of a "
-		     "ring:\n");
-	print_row("reduction servers", 0, &hybrid, number_of, out);
-	print_row("alone", 2, &hybrid, smd_plan_servers_speedup, out);
-	print_row("with reducers", 2, &hybrid, smd_plan_hybrid_speedup, out);
-	print_row("with reducers, ms/GB", 1, &hybrid, milliseconds, out);
+	fprintf(out,
+		"\nan all-reduce of 1 GB, if links are what limits it, and its speed to that of a "
+		"ring (%.0f ms):\n%7s  %-20s  %s\n",
+		1000 * ring_time(&hybrid) * CHAR_BIT / hybrid.worker_gbps, "SERVERS",
+		"       SERVERS ALONE", "AND REDUCERS ON WORKERS' HOSTS");
+	print_rows(&hybrid, smd_job_has_servers(plan->job) ? plan->reduction_servers : -1, out);
+	fputs("reducers: reduction servers that a job over several hosts starts on its workers' "
+	      "hosts where those of worker pool 2 carry less (--hybrid=auto)\n",
+		out);
 }
 
 json_t *smd_plan_hybrid_to_json(const struct smd_plan *plan)
@@ -122,11 +144,11 @@ json_t *smd_plan_hybrid_to_json(const struct smd_plan *plan)
 	for (int i = 0; list && i < count; i++) {
 		int servers = servers_of(&hybrid, i, count);
 
-		json_array_append_new(list,
-			json_pack("{s:i, s:f, s:f, s:f}", "reductionServers", servers, "speedup",
-				smd_plan_hybrid_speedup(&hybrid, servers), "speedupAlone",
-				smd_plan_servers_speedup(&hybrid, servers), "secondsPerGb",
-				smd_plan_hybrid_seconds(&hybrid, servers)));
+		json_array_append_new(
+			list, json_pack("{s:i, s:f, s:f, s:f}", "reductionServers", servers,
+				      "speedup", smd_plan_hybrid_speedup(&hybrid, servers),
+				      "speedupAlone", smd_plan_servers_speedup(&hybrid, servers),
+				      "secondsPerGb", smd_plan_hybrid_seconds(&hybrid, servers)));
 	}
 	return list;
 }

@@ -319,6 +319,19 @@ static void find_server(
 	pool->role = SMD_ROLE_REDUCTION_SERVER;
 }
 
+/* Of no replicas. Reduction servers stay in the job nevertheless: where workers' hosts reduce by
+ * themselves, their reducers have the pool's args. */
+static void clear_pool(
+	struct smd_decoder *decoder, const struct smd_node *node, struct smd_job_pool *pool)
+{
+	if (node->type == SMD_NODE_OBJECT) {
+		find_server(decoder, smd_node_member(node, "containerSpec"), pool);
+	}
+	if (pool->role != SMD_ROLE_REDUCTION_SERVER) {
+		smd_job_pool_clear(pool);
+	}
+}
+
 static void decode_pool(
 	struct smd_decoder *decoder, const struct smd_node *node, struct smd_job_pool *pool)
 {
@@ -337,7 +350,7 @@ static void decode_pool(
 		check_machine(decoder, node, pool);
 		check_task(decoder, node, pool);
 	} else {
-		smd_job_pool_clear(pool);
+		clear_pool(decoder, node, pool);
 	}
 }
 

@@ -449,6 +449,20 @@ class ExportTest(unittest.TestCase):
         self.assertIn("\n#   CLUSTER_SPEC: must be at most 131072 bytes long", done.stdout)
         self.assertNotIn("'CLUSTER_SPEC=", done.stdout)
 
+    def test_what_only_engines_start_is_told(self):
+        """Reducers on the workers' hosts are none of a file's replicas."""
+        for target in "slurm", "jobset", "compose":
+            with self.subTest(target=target):
+                few = self.run_summand("export", "-", f"--to={target}", spec=job()).stderr
+                self.assertIn("reduction servers: 3 for 13 workers: local-run and create also start reducers on the workers' hosts, "
+                              f"{target} does not; with too few servers alone an all-reduce is slower than a ring", few)
+                none = job()
+                none["jobSpec"]["workerPoolSpecs"][2]["replicaCount"] = 0
+                self.assertIn(f"reduction servers: none, and no reducers on the workers' hosts in their place: local-run and create start these, "
+                              f"{target} does not", self.run_summand("export", "-", f"--to={target}", spec=none).stderr)
+                for quiet in job(servers=13), job(servers=0), job(labels=[("summand-hybrid", "off")]):
+                    self.assertNotIn("reducers", self.run_summand("export", "-", f"--to={target}", spec=quiet).stderr)
+
     def test_an_image_s_own_command_is_kept(self):
         spec = job(workers=1)
         for pool in (0, 1):

@@ -87,7 +87,7 @@ class HybridTest(JobTest):
                       "as many as a rank can use, got 63 and 2", run.err)
 
     def test_no_servers_at_all(self):
-        """Only where it is asked for; the reducers are real ones then, and results are right."""
+        """Only where it is asked for, by the label or by a pool of none; the reducers are real ones then, and results are right."""
         perf = pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)", "--sizes=1M",
                      "--iters=3", "--json"])
         run = self.run_over(["one", "two"], [perf, perf], "--hybrid=on", labels={"success-policy": "all-workers"})
@@ -97,11 +97,16 @@ class HybridTest(JobTest):
         self.assertIn("ended: ", self.read(run, "logs/workerpool2-1.log"))
         run = self.run_over(["one", "two"], [self.work, self.work])
         self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "\n")
+        self.assert_code(self.run_over(["one", "two"], [self.work, self.work, self.servers(0)]), 0)
+        self.assertEqual([self.words_of(index)[0] for index in range(2)], [1, 2])
+        run = self.run_over(["one", "two"], [self.work, self.work, self.servers(0)], "--hybrid=off")
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "\n")
 
     def test_a_single_machine_has_one_where_asked(self):
-        run = self.run_job([bash('echo "$SUMMAND_REDUCTION_SERVERS"', 1), self.work], "--hybrid=on")
-        self.assert_code(run, 0)
-        self.assertRegex(self.read(run, "logs/workerpool0-0.log"), r"^127.0.0.1:\d+\n$")
+        for pools, flags in (([], ["--hybrid=on"]), ([self.servers(0)], [])):
+            run = self.run_job([bash('echo "$SUMMAND_REDUCTION_SERVERS"', 1), self.work, *pools], *flags)
+            self.assert_code(run, 0)
+            self.assertRegex(self.read(run, "logs/workerpool0-0.log"), r"^127.0.0.1:\d+\n$")
 
     def test_the_hosts_own_part_does_not_cross_its_link(self):
         """With two workers and a server the reducers have a quarter each: of 1 MiB three quarters cross a worker's link, and
