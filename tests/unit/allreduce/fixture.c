@@ -233,3 +233,39 @@ void pool_run(const struct pool *pool, int nranks, const char *group,
 	}
 	free(threads);
 }
+
+/* ---- what is summed ---- */
+
+float pool_element(int rank, int operation, size_t i)
+{
+	uint32_t mixed = (uint32_t)((unsigned)rank * 7919u + (unsigned)operation * 104729u + i) *
+			 2654435761u;
+
+	return (float)(mixed >> 8) * 1e-3f;
+}
+
+float pool_sum(int nranks, int operation, size_t i)
+{
+	float sum = pool_element(0, operation, i);
+
+	for (int r = 1; r < nranks; r++) {
+		sum += pool_element(r, operation, i);
+	}
+	return sum;
+}
+
+void pool_fill(float *buffer, int rank, int operation, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		buffer[i] = pool_element(rank, operation, i);
+	}
+}
+
+void pool_check_sum(const float *buffer, int nranks, int operation, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		float sum = pool_sum(nranks, operation, i);
+
+		CHECK(memcmp(&buffer[i], &sum, sizeof(sum)) == 0);
+	}
+}

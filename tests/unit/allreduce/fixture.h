@@ -84,4 +84,13 @@ smd_context *pool_context(const struct pool *pool, int rank);
 void pool_run(const struct pool *pool, int nranks, const char *group,
 	void (*body)(struct pool_rank *rank), void *argument);
 
+/* What a rank contributes to an operation, and the sum in rank order: of three ranks and more another
+ * order has other bits. */
+float pool_element(int rank, int operation, size_t i);
+float pool_sum(int nranks, int operation, size_t i);
+
+/* Of so many elements each. */
+void pool_fill(float *buffer, int rank, int operation, size_t count);
+void pool_check_sum(const float *buffer, int nranks, int operation, size_t count);
+
 #endif

@@ -42,31 +42,14 @@ struct history {
 	atomic_bool over;
 };
 
-static float element(int rank, int operation, size_t i)
-{
-	uint32_t mixed = (uint32_t)((unsigned)rank * 7919u + (unsigned)operation * 104729u + i) *
-			 2654435761u;
-
-	return (float)(mixed >> 8) * 1e-3f;
-}
-
 static void reduce_and_check(struct smd_comm *comm, int rank, int operation, float *buffer)
 {
 	static const size_t sizes[] = {1, 1000, LARGE};
 	size_t count = sizes[operation % 3];
 
-	for (size_t i = 0; i < count; i++) {
-		buffer[i] = element(rank, operation, i);
-	}
+	pool_fill(buffer, rank, operation, count);
 	CHECK(smd_allreduce(comm, buffer, buffer, count, SMD_FLOAT32, SMD_SUM) == 0);
-	for (size_t i = 0; i < count; i++) {
-		float sum = element(0, operation, i);
-
-		for (int r = 1; r < RANKS; r++) {
-			sum += element(r, operation, i);
-		}
-		CHECK(memcmp(&buffer[i], &sum, sizeof(sum)) == 0);
-	}
+	pool_check_sum(buffer, RANKS, operation, count);
 }
 
 /* All ranks do the same: rank 0 says whether it goes on. */

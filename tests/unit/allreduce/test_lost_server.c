@@ -61,33 +61,14 @@ static size_t size_of(int operation)
 	return sizes[operation % 6];
 }
 
-static float element(int rank, int operation, size_t i)
-{
-	return (float)((int)(i % 1000) * (rank + 1) + operation);
-}
-
-static float sum(int operation, size_t i)
-{
-	float all = 0;
-
-	for (int r = 0; r < RANKS; r++) {
-		all += element(r, operation, i);
-	}
-	return all;
-}
-
 static void fill(float *buffer, int rank, int operation)
 {
-	for (size_t i = 0; i < size_of(operation); i++) {
-		buffer[i] = element(rank, operation, i);
-	}
+	pool_fill(buffer, rank, operation, size_of(operation));
 }
 
 static void check_sum(const float *buffer, int operation)
 {
-	for (size_t i = 0; i < size_of(operation); i++) {
-		CHECK(buffer[i] == sum(operation, i));
-	}
+	pool_check_sum(buffer, RANKS, operation, size_of(operation));
 }
 
 static void note_begun(const struct pool_rank *rank, int operation)
@@ -133,7 +114,7 @@ static void run_blocking(struct pool_rank *rank)
 		default:
 			CHECK(smd_broadcast(rank->comm, send, count, SMD_FLOAT32, root) == 0);
 			for (size_t i = 0; i < count; i++) {
-				CHECK(send[i] == element(root, k, i));
+				CHECK(send[i] == pool_element(root, k, i));
 			}
 			break;
 		}
@@ -266,13 +247,13 @@ static void run_many(struct pool_rank *rank)
 	for (int round = 0; round < 2; round++) {
 		for (int i = 0; i < MANY; i++) {
 			note_begun(rank, round * MANY + i);
-			values[i] = element(rank->rank, round, (size_t)i);
+			values[i] = pool_element(rank->rank, round, (size_t)i);
 			CHECK(smd_allreduce_start(comms[i], &values[i], &values[i], 1, SMD_FLOAT32,
 				      SMD_SUM, &requests[i]) == 0);
 		}
 		for (int i = 0; i < MANY; i++) {
 			CHECK(smd_request_wait(requests[i]) == 0);
-			CHECK(values[i] == sum(round, (size_t)i));
+			CHECK(values[i] == pool_sum(RANKS, round, (size_t)i));
 		}
 	}
 	for (int i = 0; i < MANY; i++) {

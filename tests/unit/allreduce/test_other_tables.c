@@ -50,27 +50,6 @@ static size_t size_of(int operation)
 	return sizes[operation % 5];
 }
 
-/* With bits that a sum in another order would not have. */
-static float element(int rank, int operation, size_t i)
-{
-	uint32_t mixed = (uint32_t)((unsigned)rank * 7919u + (unsigned)operation * 104729u + i) *
-			 2654435761u;
-
-	return (float)(mixed >> 8) * 1e-3f;
-}
-
-static void check_sum(const float *buffer, int operation)
-{
-	for (size_t i = 0; i < size_of(operation); i++) {
-		float sum = element(0, operation, i);
-
-		for (int r = 1; r < RANKS; r++) {
-			sum += element(r, operation, i);
-		}
-		CHECK(memcmp(&buffer[i], &sum, sizeof(sum)) == 0);
-	}
-}
-
 static void run_operations(struct pool_rank *rank)
 {
 	unsigned *epochs = rank->argument;
@@ -85,12 +64,10 @@ static void run_operations(struct pool_rank *rank)
 
 		if (k >= AT_ONCE) {
 			CHECK(smd_request_wait(requests[at]) == 0);
-			check_sum(buffers[at], k - AT_ONCE);
-		}
-		for (size_t i = 0; k < OPERATIONS && i < size_of(k); i++) {
-			buffers[at][i] = element(rank->rank, k, i);
+			pool_check_sum(buffers[at], RANKS, k - AT_ONCE, size_of(k - AT_ONCE));
 		}
 		if (k < OPERATIONS) {
+			pool_fill(buffers[at], rank->rank, k, size_of(k));
 			CHECK(smd_allreduce_start(rank->comm, buffers[at], buffers[at], size_of(k),
 				      SMD_FLOAT32, SMD_SUM, &requests[at]) == 0);
 		}

@@ -89,31 +89,14 @@ static size_t size_of(int operation)
 	return sizes[operation % 5];
 }
 
-static float element(int rank, int operation, size_t i)
-{
-	uint32_t mixed = (uint32_t)((unsigned)rank * 7919u + (unsigned)operation * 104729u + i) *
-			 2654435761u;
-
-	return (float)(mixed >> 8) * 1e-3f;
-}
-
 /* `buffer` is twice as large as the largest operation. */
 static void reduce_and_check(struct smd_comm *comm, int rank, int operation, float *buffer)
 {
 	float *recv = over_card ? buffer + LARGE : buffer;
 
-	for (size_t i = 0; i < size_of(operation); i++) {
-		buffer[i] = element(rank, operation, i);
-	}
+	pool_fill(buffer, rank, operation, size_of(operation));
 	CHECK(smd_allreduce(comm, buffer, recv, size_of(operation), SMD_FLOAT32, SMD_SUM) == 0);
-	for (size_t i = 0; i < size_of(operation); i++) {
-		float sum = element(0, operation, i);
-
-		for (int r = 1; r < RANKS; r++) {
-			sum += element(r, operation, i);
-		}
-		CHECK(memcmp(&recv[i], &sum, sizeof(sum)) == 0);
-	}
+	pool_check_sum(recv, RANKS, operation, size_of(operation));
 }
 
 /* All ranks do the same: rank 0 says whether it goes on. */

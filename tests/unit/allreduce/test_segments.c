@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <string.h>
 
@@ -38,31 +39,27 @@ bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return true;
 }
 
-static float element(int rank, int operation, size_t i)
-{
-	return (float)((int)(i % 997) * (rank + 1) + operation);
-}
-
 static float *make(int rank, int operation)
 {
 	float *buffer = malloc(COUNT * sizeof(*buffer));
 
-	for (size_t i = 0; i < COUNT; i++) {
-		buffer[i] = element(rank, operation, i);
-	}
+	pool_fill(buffer, rank, operation, COUNT);
 	return buffer;
 }
 
 static void check(const float *buffer, int operation, size_t count)
 {
-	for (size_t i = 0; i < count; i++) {
-		float sum = 0;
+	pool_check_sum(buffer, RANKS, operation, count);
+}
 
-		for (int r = 0; r < RANKS; r++) {
-			sum += element(r, operation, i);
-		}
-		CHECK(buffer[i] == sum);
+static float largest(int operation, size_t i)
+{
+	float most = pool_element(0, operation, i);
+
+	for (int r = 1; r < RANKS; r++) {
+		most = fmaxf(most, pool_element(r, operation, i));
 	}
+	return most;
 }
 
 static void cut_small(struct pool_rank *rank)
@@ -83,20 +80,18 @@ static void run_collectives(struct pool_rank *rank)
 
 		CHECK(smd_allreduce(rank->comm, send, recv, count, SMD_FLOAT32, SMD_SUM) == 0);
 		check(recv, k, count);
-		CHECK(count == COUNT || recv[count] == element(rank->rank, k + 7, count));
+		CHECK(count == COUNT || recv[count] == pool_element(rank->rank, k + 7, count));
 		CHECK(smd_reduce(rank->comm, send, rank->rank == root ? recv : NULL, count,
 			      SMD_FLOAT32, SMD_MAX, root) == 0);
 		for (size_t i = 0; rank->rank == root && i < count; i++) {
-			CHECK(recv[i] == element(RANKS - 1, k, i));
+			CHECK(recv[i] == largest(k, i));
 		}
 		CHECK(smd_allreduce(rank->comm, send, send, count, SMD_FLOAT32, SMD_SUM) == 0);
 		check(send, k, count);
-		for (size_t i = 0; i < count; i++) {
-			send[i] = element(rank->rank, k, i);
-		}
+		pool_fill(send, rank->rank, k, count);
 		CHECK(smd_broadcast(rank->comm, send, count, SMD_FLOAT32, root) == 0);
 		for (size_t i = 0; i < count; i++) {
-			CHECK(send[i] == element(root, k, i));
+			CHECK(send[i] == pool_element(root, k, i));
 		}
 		free(send);
 		free(recv);
