@@ -123,8 +123,8 @@ struct smd_stats {
 	uint64_t rdma_requests;  /* work requests that sent something over RDMA */
 	uint64_t rdma_doorbells; /* calls that posted them */
 	uint64_t epochs;         /* changes of the table of servers, of all communicators */
-	uint64_t history_bytes;  /* what a communicator has kept at most, in case a server is lost, */
-	uint64_t history_limit;  /* of so much that it may keep at once */
+	uint64_t history_bytes;  /* what its communicators have kept at most, in case a server is lost, */
+	uint64_t history_limit;  /* of so much that they may keep: 4 MiB for each that has kept any */
 	uint64_t undo_bytes;     /* copies of inputs in place, over RDMA, that were held at most, */
 	uint64_t undo_limit;     /* of so much */
 };

@@ -81,6 +81,29 @@ int smd_check_out(const void *out)
 	return smd_error_remember(-EINVAL, &error);
 }
 
+/* ---- what is kept ---- */
+
+/* Memory that was touched stays the process's until the communicator ends. */
+void smd_context_keeps(struct smd_context *context, struct smd_history *history)
+{
+	struct smd_context_histories *all = &context->histories;
+
+	if (history->used <= history->most) {
+		return;
+	}
+	all->count += history->most == 0;
+	all->bytes += history->used - history->most;
+	history->most = history->used;
+	all->count_most = all->count > all->count_most ? all->count : all->count_most;
+	all->bytes_most = all->bytes > all->bytes_most ? all->bytes : all->bytes_most;
+}
+
+void smd_context_forgets(struct smd_context *context, const struct smd_history *history)
+{
+	context->histories.count -= history->most > 0;
+	context->histories.bytes -= history->most;
+}
+
 /* ---- what lanes have moved ---- */
 
 /* A caller asks what the lanes have moved. */
@@ -89,7 +112,7 @@ struct stats_task {
 	struct smd_context *context;
 	struct smd_lane_counts counts;
 	uint64_t epochs;
-	uint64_t history_most;
+	struct smd_context_histories histories;
 	uint64_t undo_most;
 	bool done;
 };
@@ -108,7 +131,7 @@ static void context_count(struct smd_task *task)
 		}
 	}
 	stats->epochs = context->epochs;
-	stats->history_most = context->history_most;
+	stats->histories = context->histories;
 	stats->undo_most = context->undos.kept_most;
 	smd_progress_lock(&context->progress);
 	stats->done = true;
@@ -141,8 +164,9 @@ void smd_context_stats(smd_context *context, struct smd_stats *out)
 	out->rdma_requests = stats.counts.requests;
 	out->rdma_doorbells = stats.counts.doorbells;
 	out->epochs = stats.epochs;
-	out->history_bytes = stats.history_most;
-	out->history_limit = SMD_HISTORY_BYTES;
+	out->history_bytes = stats.histories.bytes_most;
+	out->history_limit = (uint64_t)SMD_HISTORY_BYTES *
+			     (stats.histories.count_most ? stats.histories.count_most : 1);
 	out->undo_bytes = stats.undo_most;
 	out->undo_limit = context->config.undo_bytes;
 }

@@ -24,6 +24,16 @@
 struct event;
 struct event_base;
 
+struct smd_history;
+
+/* Copies in case a server is lost, of all communicators that there are; the owner's. */
+struct smd_context_histories {
+	uint64_t bytes;      /* the most that each has kept at once, together, */
+	uint64_t bytes_most; /* and the most that this ever was; */
+	unsigned count;      /* of so many that have kept any, */
+	unsigned count_most;
+};
+
 struct smd_context {
 	struct smd_remote_owner remote_owner; /* first */
 	struct smd_config config;
@@ -60,7 +70,7 @@ struct smd_context {
 	struct smd_stats stats;       /* published */
 	size_t segment_bytes;         /* of operations: set once, before the first */
 	uint64_t epochs;              /* that communicators have gone on by */
-	uint64_t history_most;        /* bytes that one has kept at once */
+	struct smd_context_histories histories;
 	double busy_since;            /* under the lock: when in_flight was last 0 */
 };
 
@@ -106,6 +116,10 @@ uint64_t smd_context_reach(const struct smd_context *context);
 
 /* On the owner: closes the lanes to these, for all communicators, which go on without. The context
  * fails when none is left. */
+/* A communicator's history has more than before, or ends with it. */
+void smd_context_keeps(struct smd_context *context, struct smd_history *history);
+void smd_context_forgets(struct smd_context *context, const struct smd_history *history);
+
 void smd_context_lose(struct smd_context *context, uint64_t targets, const char *why);
 
 /* On the owner: a group is to be joined, for which lanes that rest are connected again. */

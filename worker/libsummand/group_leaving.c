@@ -13,6 +13,7 @@ static void comm_leave(struct smd_comm *comm)
 	struct smd_context *context = comm->context;
 
 	comm->drop(comm);
+	smd_context_forgets(context, &comm->history);
 	smd_group_say_leave(comm);
 	smd_path_staged_abandon(comm);
 	if (comm->leaving) {

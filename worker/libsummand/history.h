@@ -45,7 +45,8 @@ struct smd_history {
 	uint64_t next;
 	size_t at;    /* where the next copy goes, */
 	size_t freed; /* and where the first entry begins */
-	size_t used;  /* by entries */
+	size_t used;  /* by entries, */
+	size_t most;  /* and at once so far (smd_context_keeps()) */
 };
 
 /*

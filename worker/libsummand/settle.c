@@ -46,9 +46,7 @@ static void settle_copy(
 	}
 	smd_operation_shape(operation, chunk, &kept->shape);
 	smd_history_add(history, room);
-	if (history->used > operation->comm->context->history_most) {
-		operation->comm->context->history_most = history->used;
-	}
+	smd_context_keeps(operation->comm->context, history);
 }
 
 static void settle_one(

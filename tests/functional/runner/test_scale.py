@@ -46,7 +46,7 @@ class ScaleTest(ServersBase):
         self.assertEqual(len(addresses), 3)
         said = self.scale(run, 1)
         self.assertIn("has 1 reduction server now.", said)
-        self.assertIn("Processes that begin from now on wait 3 s for those taken away, and begin without them if ranks", said)
+        self.assertIn("Processes that begin from now on wait for those taken away: 3 s if ranks that began before are at work", said)
         for index in 1, 2:
             path = f"exits/workerpool2-{index}.json"
             self.wait_for_file(os.path.join(run.job_dir, path))

@@ -300,6 +300,34 @@ static void stats(struct pool_rank *rank)
 	CHECK(stats.history_limit == 4 << 20);
 }
 
+/* What is printed is the process's: of both communicators. */
+static void two_histories(struct pool_rank *rank)
+{
+	struct smd_stats stats;
+	float values[1000] = {0};
+	smd_comm *other;
+
+	CHECK(smd_comm_create(rank->context, "other", 2, rank->rank, &other) == 0);
+	CHECK(smd_allreduce(rank->comm, values, values, 1000, SMD_FLOAT32, SMD_SUM) == 0);
+	CHECK(smd_allreduce(other, values, values, 500, SMD_FLOAT32, SMD_SUM) == 0);
+	smd_context_stats(rank->context, &stats);
+	CHECK(stats.history_bytes == 4000 + 2000);
+	CHECK(stats.history_limit == 8 << 20);
+	smd_comm_destroy(other);
+	smd_context_stats(rank->context, &stats);
+	CHECK(stats.history_bytes == 4000 + 2000);
+}
+
+static void histories_add_up(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "loopback", 1, NULL);
+	pool_run(&pool, 2, "histories", two_histories, NULL);
+	pool_stop(&pool);
+}
+
 /* A chunk each, of one server after another: what one says of all operations frees the others'. */
 static void one_after_another(struct pool_rank *rank)
 {
@@ -378,6 +406,7 @@ int main(void)
 		cmocka_unit_test(bits_do_not_depend_on_the_pool),
 		cmocka_unit_test(small_memory_is_enough),
 		cmocka_unit_test(shares_follow_bandwidth),
+		cmocka_unit_test(histories_add_up),
 		cmocka_unit_test(history_is_of_the_last_operation),
 		cmocka_unit_test(fast_links_leave_smaller_copies),
 		cmocka_unit_test(statistics_count),
