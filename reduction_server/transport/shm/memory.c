@@ -6,6 +6,7 @@
 #include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -55,7 +56,7 @@ static int map(struct shm_memory *memory, uint32_t ring, int fd, struct smd_erro
 	}
 	/* A forked child has no use for the lane. */
 	(void)madvise(bytes, length, MADV_DONTFORK);
-	*memory = (struct shm_memory){bytes, length, ring};
+	*memory = (struct shm_memory){bytes, length, ring, -1};
 	smd_shared_bytes_add(length);
 	return 0;
 }
@@ -68,23 +69,42 @@ static int make_file(void)
 					 : fd;
 }
 
-int smd_shm_memory_make(struct shm_memory *memory, uint32_t ring, int *fd, struct smd_error *error)
+/* To make or write a file that is longer than the process may have ends it. */
+static int check_limit(uint32_t ring, struct smd_error *error)
 {
-	int ret;
+	struct rlimit limit;
 
-	*fd = make_file();
-	if (*fd < 0) {
+	if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < length_of(ring)) {
+		return smd_error_set(error, EFBIG,
+			"shm: the limit of files (ulimit -f) must be %zu bytes at least, got %llu",
+			length_of(ring), (unsigned long long)limit.rlim_cur);
+	}
+	return 0;
+}
+
+int smd_shm_memory_make(struct shm_memory *memory, uint32_t ring, struct smd_error *error)
+{
+	int ret = check_limit(ring, error);
+	int fd;
+
+	if (ret) {
+		return ret;
+	}
+	fd = make_file();
+	if (fd < 0) {
 		return smd_error_set(error, errno, "shm: cannot make memory: %m");
 	}
-	if (ftruncate(*fd, (off_t)length_of(ring)) != 0 || fcntl(*fd, F_ADD_SEALS, SEALS) != 0) {
+	if (ftruncate(fd, (off_t)length_of(ring)) != 0 || fcntl(fd, F_ADD_SEALS, SEALS) != 0) {
 		ret = smd_error_set(error, errno, "shm: cannot make memory: %m");
 	} else {
-		ret = map(memory, ring, *fd, error);
+		ret = map(memory, ring, fd, error);
 	}
 	if (ret) {
-		close(*fd);
+		close(fd);
+		return ret;
 	}
-	return ret;
+	memory->file = fd;
+	return 0;
 }
 
 /* To touch memory of a file that is cut, or of huge pages that are gone, ends the process. */
@@ -120,14 +140,20 @@ void smd_shm_memory_free(struct shm_memory *memory)
 	if (memory->bytes) {
 		munmap(memory->bytes, memory->length);
 		smd_shared_bytes_take(memory->length);
-		*memory = (struct shm_memory){NULL, 0, 0};
+		if (memory->file >= 0) {
+			close(memory->file);
+		}
+		*memory = (struct shm_memory){NULL, 0, 0, -1};
 	}
 }
 
 struct shm_ring smd_shm_memory_ring_of(const struct shm_memory *memory, bool back)
 {
 	struct shm_words *words = (struct shm_words *)memory->bytes;
+	uint32_t at = WORDS_SIZE + (back ? memory->ring : 0);
+	struct shm_ring ring = smd_shm_ring_of(words + back, memory->bytes + at, memory->ring);
 
-	return smd_shm_ring_of(
-		words + back, memory->bytes + WORDS_SIZE + (back ? memory->ring : 0), memory->ring);
+	ring.file = memory->file;
+	ring.file_at = at;
+	return ring;
 }

@@ -12,6 +12,7 @@ struct shm_memory {
 	uint8_t *bytes; /* NULL: there is none */
 	size_t length;
 	uint32_t ring; /* bytes of one */
+	int file;      /* of who made it; -1: none */
 };
 
 /* How long a ring may be, as far as memory goes; 0: there is too little for one. */
@@ -20,8 +21,9 @@ uint32_t smd_shm_memory_ring(void);
 /* Whether a ring may be so long. */
 bool smd_shm_memory_is_ring(uint32_t bytes);
 
-/* Makes memory, and a descriptor that stands for it. 0 or -errno with a text. */
-int smd_shm_memory_make(struct shm_memory *memory, uint32_t ring, int *fd, struct smd_error *error);
+/* Makes memory, and keeps the descriptor that stands for it: payloads of callers are copied by it.
+ * 0 or -errno with a text. */
+int smd_shm_memory_make(struct shm_memory *memory, uint32_t ring, struct smd_error *error);
 
 /* Maps what another process has made, and closes nothing. 0 or -errno with a text: -EPROTO if it is
  * not what it must be. */

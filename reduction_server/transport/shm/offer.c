@@ -59,19 +59,17 @@ static int lane_answer(
 {
 	struct shm_offer theirs;
 	struct shm_offer own = {.answers = true};
-	int memory;
 	int ret = smd_shm_offer_decode(other, false, &theirs, error);
 
 	if (ret) {
 		return ret;
 	}
 	own.ring = lane->ring < theirs.ring ? lane->ring : theirs.ring;
-	ret = smd_shm_memory_make(&lane->memory, own.ring, &memory, error);
+	ret = smd_shm_memory_make(&lane->memory, own.ring, error);
 	if (ret) {
 		return ret;
 	}
-	lane->fd = smd_shm_meeting_pass(&theirs.meeting, memory, error);
-	close(memory); /* it is mapped */
+	lane->fd = smd_shm_meeting_pass(&theirs.meeting, lane->memory.file, error);
 	if (lane->fd < 0) {
 		return lane->fd;
 	}

@@ -5,6 +5,7 @@
  * copy is looked at.
  */
 #include <errno.h>
+#include <string.h>
 
 #include "reduction_server/transport/shm/shm.h"
 
@@ -55,10 +56,11 @@ static bool take_header(struct shm_lane *lane)
 	return lane->rx_frame.length > 0 || take_frame(lane);
 }
 
-/* Some of so many bytes that there are: how many. */
+/* Some of so many bytes that there are: how many; 0: the lane has ended. */
 static uint32_t take_some(struct shm_lane *lane, uint32_t held)
 {
 	uint32_t n;
+	int ret;
 
 	if (!lane->rx_payload) {
 		n = least(held, SMD_FRAME_SIZE - lane->rx_header_got);
@@ -66,7 +68,12 @@ static uint32_t take_some(struct shm_lane *lane, uint32_t held)
 		lane->rx_header_got += n;
 	} else {
 		n = least(least(held, STEP), lane->rx_frame.length - lane->rx_payload_got);
-		smd_shm_ring_read(&lane->rx, lane->rx_payload + lane->rx_payload_got, n);
+		ret = smd_shm_ring_read_payload(
+			&lane->rx, lane->rx_payload + lane->rx_payload_got, n);
+		if (ret) {
+			smd_shm_ended(lane, ret, strerror(-ret));
+			return 0;
+		}
 		lane->rx_payload_got += n;
 	}
 	lane->lane.counts.bytes_received += n;
@@ -115,6 +122,9 @@ void smd_shm_receive(struct shm_lane *lane, uint32_t most)
 			break;
 		}
 		n = take_some(lane, held);
+		if (n == 0) {
+			return;
+		}
 		held -= n;
 		total += n;
 		unreleased += n;

@@ -31,7 +31,12 @@ static void write_some(struct shm_lane *lane, struct smd_send *send, uint32_t ro
 		uint32_t at = sent - SMD_FRAME_SIZE;
 		uint32_t n = least(least(room, STEP), send->length - at);
 
-		smd_shm_ring_write(&lane->tx, (const uint8_t *)send->payload + at, n);
+		lane->err = smd_shm_ring_write_payload(
+			&lane->tx, (const uint8_t *)send->payload + at, n);
+		if (lane->err) {
+			smd_shm_turn_soon(lane); /* ends come from the loop */
+			return;
+		}
 		sent += n;
 	}
 	lane->lane.counts.bytes_sent += sent - send->sent;

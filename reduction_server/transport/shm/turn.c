@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/shm/shm.h"
@@ -22,8 +23,10 @@ static bool look(struct shm_lane *lane)
 
 	smd_shm_flush(lane);
 	if (lane->err) {
-		smd_shm_ended(
-			lane, lane->err, "the other end's index of shared memory makes no sense");
+		smd_shm_ended(lane, lane->err,
+			lane->err == -EPROTO
+				? "the other end's index of shared memory makes no sense"
+				: strerror(-lane->err));
 	}
 	if (!lane->closed && !lane->ended) {
 		smd_shm_receive(lane, SMD_SHM_TURN_BYTES);

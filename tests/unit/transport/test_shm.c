@@ -369,7 +369,7 @@ static void only_sealed_memory_of_the_right_size_is_taken(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int fd = memory_of(rows[i].how, rows[i].length);
-		struct shm_memory memory = {NULL, 0, 0};
+		struct shm_memory memory = {.bytes = NULL};
 		struct smd_error error = {""};
 		int ret = smd_shm_memory_take(&memory, SMD_SHM_RING_LEAST, fd, &error);
 
@@ -382,7 +382,7 @@ static void only_sealed_memory_of_the_right_size_is_taken(void **state)
 
 static void what_is_no_memory_is_refused(void **state)
 {
-	struct shm_memory memory = {NULL, 0, 0};
+	struct shm_memory memory = {.bytes = NULL};
 	struct smd_error error = {""};
 	int ends[2];
 
