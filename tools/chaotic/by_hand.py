@@ -204,8 +204,7 @@ class ByHand(Stage):
             raise Broken("all results must be right")
         if self.moment in ("connect", "join"):
             self.judge_time("to join", self.joined - self.began, self.began, self.joined)
-        stall = max(row["time_us"]["max"] - row["time_us"]["median"] for row in rows) / 1e6
-        self.judge_time("beyond an operation's median", stall, self.began, max(self.ends))
+        self.judge_stall(rows, self.began, max(self.ends))
         if self.moment == "return" and (self.is_rank or self.victim != self.other) and TAKEN_IN not in self.said("rank-0"):
             raise Broken(f"server {self.other} must be taken in: {self.said('rank-0')[-600:]}")
 

@@ -256,8 +256,7 @@ class InJob(Stage):
         rows = self.results()
         if any(row["wrong"] for row in rows):
             raise Broken(f"{CHIEF}: must have all results right")
-        stall = max(row["time_us"]["max"] - row["time_us"]["median"] for row in rows) / 1e6
-        self.judge_time("beyond an operation's median", stall, begun or self.struck, end)
+        self.judge_stall(rows, begun or self.struck, end)
 
     def results(self):
         text = read(os.path.join(self.folder, "results.0"))

@@ -10,7 +10,7 @@ import threading
 import time
 
 from cells import bound
-from witness import Witness
+from witness import WAITS, Witness
 
 PATIENCE_S = 300     # in which all that is to end does so; a machine with other work takes part of it
 TURN_S = 0.005
@@ -114,9 +114,14 @@ class Stage:
 
     # ---- what came of it ----
 
-    def judge_time(self, what, took, begin, end, limit=None):
+    def judge_stall(self, rows, begin, end):
+        """The longest operation beyond the median one, of what rank 0 has measured. A busy host makes that longer, too."""
+        longest, median = max(((row["time_us"]["max"] - row["time_us"]["median"]) / 1e6, row["time_us"]["median"] / 1e6) for row in rows)
+        self.judge_time("beyond an operation's median", longest, begin, end, more=WAITS * median)
+
+    def judge_time(self, what, took, begin, end, limit=None, more=0):
         """Against the cell's bound, or another one, and what the host took meanwhile."""
-        limit, slack = limit or bound(*self.cell), self.witness.slack(begin, end)
+        limit, slack = limit or bound(*self.cell), self.witness.slack(begin, end) + more
         self.times.append(f"{took:.2f} s {what} (bound {limit:g} s, and {slack:.2f} s for the host)")
         if took > limit + slack:
             raise Broken("took too long: " + self.times[-1])
