@@ -6,26 +6,16 @@ import debian_torch
 debian_torch.require()
 
 import json
-import os
 import signal
-import socket
-import sys
 import unittest
 
 import torch.distributed as dist
-from programs import PATIENCE_S, ProgramTest
+from programs import PATIENCE_S
+from ranks import RanksTest
 
 import summand.backend
 
-RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "backend_rank.py")
-PACKAGE = os.path.join(os.environ["SUMMAND_BUILD"], "share", "summand", "python")
-RANKS = 3
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+RANK = "backend_rank.py"
 
 
 class ReductionOfTorch2:
@@ -46,17 +36,10 @@ class NamesTest(unittest.TestCase):
         self.assertIsNone(summand.backend._op_name(ReductionOfTorch2(dist.ReduceOp.BAND)))
 
 
-class BackendTest(ProgramTest):
-    def start_ranks(self, servers, *words):
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(RANKS),
-                 "SUMMAND_REDUCTION_SERVERS": ",".join(servers), "PYTHONPATH": PACKAGE, "OMP_NUM_THREADS": "1"}
-        # start_program() joins a folder and a name; an absolute name stands for itself.
-        return [self.start_program(sys.executable, RANK, *words, RANK=str(rank), SUMMAND_REPLICA=f"rank-{rank}", **place)
-                for rank in range(RANKS)]
-
+class BackendTest(RanksTest):
     def check_all(self, *words):
         servers = [self.start_server("--threads=1") for _ in range(2)]
-        for number, rank in enumerate(self.start_ranks([address for _, address in servers], *words)):
+        for number, rank in enumerate(self.start_ranks(RANK, [address for _, address in servers], *words)):
             out, err = rank.communicate(timeout=PATIENCE_S)
             self.assertEqual(rank.returncode, 0, out + err)
             report = json.loads(out.splitlines()[-1])
@@ -74,7 +57,7 @@ class BackendTest(ProgramTest):
         self.check_all()
 
     def test_a_killed_rank_is_named(self):
-        ranks = self.start_ranks([self.start_server()[1]], "train-until-killed")
+        ranks = self.start_ranks(RANK, [self.start_server()[1]], "train-until-killed")
         for rank in ranks:
             self.assertEqual(rank.stdout.readline(), "step\n")
         ranks[2].send_signal(signal.SIGKILL)
@@ -83,7 +66,7 @@ class BackendTest(ProgramTest):
 
     def test_a_lost_server_is_named(self):
         server, address = self.start_server()
-        ranks = self.start_ranks([address], "train-until-killed")
+        ranks = self.start_ranks(RANK, [address], "train-until-killed")
         for rank in ranks:
             self.assertEqual(rank.stdout.readline(), "step\n")
         server.kill()

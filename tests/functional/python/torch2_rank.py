@@ -1,0 +1,87 @@
+"""A rank of test_torch2.py: trains sharded models, and sums by the collectives that torch's compiler and DTensor are made of."""
+
+import functools
+
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
+from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+from torch.nn.parallel import DistributedDataParallel
+
+import summand.backend  # noqa: F401 (registers it)
+
+
+def network():
+    torch.manual_seed(7)
+    return torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(),
+                               torch.nn.Linear(64, 4))
+
+
+def train(model, rank):
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    numbers = torch.Generator().manual_seed(rank)
+    for _ in range(10):
+        optimizer.zero_grad()
+        model(torch.randn(8, 16, generator=numbers)).pow(2).mean().backward()
+        optimizer.step()
+
+
+def weights(module):
+    return torch.cat([each.detach().reshape(-1) for each in module.parameters()])
+
+
+def sharded(rank):
+    whole = DistributedDataParallel(network())
+    train(whole, rank)
+    in_parts = functools.partial(size_based_auto_wrap_policy, min_num_params=500)
+    for strategy in ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy.NO_SHARD:
+        for original in False, True:
+            model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"), sharding_strategy=strategy,
+                                             auto_wrap_policy=in_parts, use_orig_params=original)
+            train(model, rank)
+            with FullyShardedDataParallel.summon_full_params(model):
+                difference = float((weights(model) - weights(whole.module)).abs().max())
+            assert difference < 1e-6, (strategy, original, difference)
+
+
+def functional_collectives(rank, size):
+    world = dist.group.WORLD
+    mine = torch.ones(3) * (rank + 1)
+    ranks = torch.arange(float(size))
+    assert torch.equal(functional.all_reduce(mine, "sum", world) + 0, torch.full((3,), size * (size + 1) / 2))
+    assert torch.equal(functional.all_gather_tensor(mine, 0, world) + 0, (ranks + 1).repeat_interleave(3))
+    part = functional.reduce_scatter_tensor(torch.arange(size * 2.) * (rank + 1), "sum", 0, world) + 0
+    assert torch.equal(part, torch.arange(rank * 2., rank * 2 + 2) * (size * (size + 1) / 2))
+    assert torch.equal(functional.all_to_all_single(ranks + 10 * rank, None, None, world) + 0, ranks * 10 + rank)
+    one, other = torch.ones(2) * rank, torch.ones(3)
+    with dist._coalescing_manager():
+        dist.all_reduce(one)
+        dist.all_reduce(other)
+    assert torch.equal(torch.cat([one, other]), torch.tensor([size * (size - 1) / 2] * 2 + [float(size)] * 3))
+
+
+def distributed_tensors(size):
+    mesh = init_device_mesh("cpu", (size,))
+    torch.manual_seed(7)
+    whole = torch.randn(2 * size, size + 1)
+    rows = distribute_tensor(whole, mesh, [Shard(0)])
+    assert torch.equal(rows.full_tensor(), whole)
+    assert torch.equal(rows.redistribute(mesh, [Shard(1)]).redistribute(mesh, [Replicate()]).to_local(), whole)
+    product = rows.t() @ rows  # partial sums
+    assert torch.allclose(product.full_tensor(), whole.t() @ whole, atol=1e-5)
+
+
+def main():
+    dist.init_process_group("summand")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    sharded(rank)
+    functional_collectives(rank, size)
+    distributed_tensors(size)
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+main()
