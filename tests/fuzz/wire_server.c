@@ -55,6 +55,7 @@ static void on_ended(void *owner)
 
 static struct smd_shard *start(bool *ended)
 {
+	static const struct smd_transport_ops *const no_pairs[] = {NULL};
 	const struct smd_shard_config config = {
 		.welcome = {.server_id = 1, .shards = 1, .chunk_bytes = CHUNK, .weight = 1000},
 		.memory_bytes = BUFFERS * SMD_BUFFER_POOL_STRIDE(CHUNK),
@@ -66,6 +67,7 @@ static struct smd_shard *start(bool *ended)
 		.idle_lanes = 8,
 		.drain_s = 1,
 		.greeting_s = 10,
+		.pairs = no_pairs,
 		.on_ended = on_ended,
 		.owner = ended,
 	};
