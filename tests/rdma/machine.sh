@@ -65,7 +65,12 @@ limit=800 # seconds; 250 are needed on a quiet host
 [ "$again" = yes ] && limit=240
 [ "$again" = yes ] || rm -rf "$kept"
 mkdir -p "$kept"
-"$SUMMAND_SOURCE/tools/rdma-vm" --memory=4096 --timeout="$limit" "${arguments[@]}" "--add=$inside" --env=BUILD="$build" \
+# Before other tests, where that may be said: a machine whose processors stand still for seconds loses all its lanes.
+favoured=()
+if [ "$(nice -n -10 nice 2>/dev/null || echo 0)" -lt 0 ]; then
+	favoured=(nice -n -10)
+fi
+"${favoured[@]}" "$SUMMAND_SOURCE/tools/rdma-vm" --memory=4096 --timeout="$limit" "${arguments[@]}" "--add=$inside" --env=BUILD="$build" \
 	--env=SUMMAND_BUILD="$build" --env=SUMMAND_SANITIZE="$sanitizer" \
 	--env=SUMMAND_RDMA_RETRIES=6 --env=SUMMAND_RDMA_TIMEOUT=16 --env=ENGINE_TESTS="${engine_tests[*]}" \
 	-- "$inside/all" "$@" > >(tee "$kept/log") 2> >(tee "$kept/errors" >&2)
