@@ -11,7 +11,7 @@ import sys
 import unittest
 
 from programs import PATIENCE_S, ProgramTest
-from test_backend import PACKAGE, free_port
+from ranks import PACKAGE, free_port
 
 RANK = os.path.join(os.path.dirname(os.path.abspath(__file__)), "wire_rank.py")
 RANKS = 5
