@@ -61,7 +61,7 @@ arguments_of() {
 }
 
 mapfile -t arguments < <(for scenario; do arguments_of "$scenario"; done | sort -u)
-limit=800 # seconds; 250 are needed on a quiet host
+limit=1200 # seconds; 250 are needed on a quiet host, three times that on a slow one
 [ "$again" = yes ] && limit=240
 [ "$again" = yes ] || rm -rf "$kept"
 mkdir -p "$kept"
