@@ -21,7 +21,8 @@ struct smd_flow;
 #define SMD_HISTORY_BYTES (4u << 20)
 #define SMD_HISTORY_COPY  (256u << 10) /* of one operation, at most, */
 #define SMD_HISTORY_COPY_SLOW                                                                      \
-	(512u << 10) /* or so much where servers carry no more for each rank than so many Mbit/s: */
+	(512u << 10) /* or so much where servers carry no more for each rank than so many Mbit/s:  \
+		      */
 #define SMD_HISTORY_SLOW_MBPS 25000u
 #define SMD_HISTORY_ENTRIES   1024u
 
@@ -53,7 +54,8 @@ struct smd_history {
  * Whether an operation of so many bytes that is dealt so leaves copies when it returns, instead of
  * asking whether all ranks have their results: all ranks decide alike. To ask costs a round trip,
  * in which every rank waits for the slowest, and a copy of 512 KiB about 0.05 ms: less than that
- * where the operation itself takes 0.15 ms or more. Of 1 MiB copies leave the caches, and cost more.
+ * where the operation itself takes 0.15 ms or more. Of 1 MiB copies leave the caches, and cost
+ * more.
  */
 bool smd_history_takes(const struct smd_deal *deal, unsigned nranks, size_t bytes);
 
