@@ -318,8 +318,7 @@ static int note_reducers(const struct smd_export_target *target, struct smd_expo
 	return smd_export_note(export,
 		"reduction servers: %d for %d workers: local-run and create also start reducers on "
 		"the workers' hosts, %s does not; with too few servers alone an all-reduce is "
-		"slower "
-		"than a ring, and summand custom-jobs plan says how many are needed",
+		"slower than a ring, and summand custom-jobs plan says how many are needed",
 		servers, workers, target->name);
 }
 
@@ -344,15 +343,13 @@ int smd_export_write(const struct smd_export_target *target, const struct smd_jo
 	}
 	if (!ret && job->hybrid == SMD_HYBRID_ON) {
 		ret = smd_error_set(error, ENOTSUP,
-			"summand-hybrid: on: must be run by local-run or create, which start "
-			"reducers "
+			"summand-hybrid: on: must be run by local-run or create, which start reducers "
 			"on the workers' hosts; for %s have reduction servers in worker pool 2",
 			target->name);
 	}
 	if (!ret && smd_secrets_are_needed(job)) {
 		ret = smd_error_set(error, ENOTSUP,
-			"$(secret:NAME): must be run by local-run or create, or by a service, "
-			"which "
+			"$(secret:NAME): must be run by local-run or create, or by a service, which "
 			"have the secrets; %s has its own",
 			target->name);
 	}

@@ -51,6 +51,32 @@ const struct smd_transport_ops *smd_transport_carrier(const struct smd_transport
 	return carrier && carrier->set_owner ? carrier : NULL;
 }
 
+int smd_carried_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
+{
+	(void)base;
+	(void)on_accept;
+	(void)owner;
+	(void)out;
+	(void)bound;
+	return smd_error_set(error, EOPNOTSUPP,
+		"%s: such lanes must be made over those of another transport", address);
+}
+
+int smd_carried_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
+{
+	(void)base;
+	(void)origin;
+	(void)shard;
+	(void)callbacks;
+	(void)owner;
+	(void)out;
+	return smd_error_set(error, EOPNOTSUPP,
+		"%s: such lanes must be made over those of another transport", address);
+}
+
 unsigned smd_transport_select(
 	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX])
 {

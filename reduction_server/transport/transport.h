@@ -427,6 +427,12 @@ static inline bool smd_transport_takes_device_memory(const struct smd_transport_
 
 /* The transport over whose lanes this one's are made now; NULL: they connect by themselves. */
 const struct smd_transport_ops *smd_transport_carrier(const struct smd_transport_ops *ops);
+/* The operations of a transport whose lanes are made over a carrier only: -EOPNOTSUPP. */
+int smd_carried_listen(struct event_base *base, const char *address, smd_accept *on_accept,
+	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error);
+int smd_carried_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error);
 
 /* What crosses its lanes can be encrypted. */
 static inline bool smd_transport_can_encrypt(const struct smd_transport_ops *ops)

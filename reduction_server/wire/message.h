@@ -23,8 +23,8 @@
 #define SMD_HELLO_TOKEN                                                                            \
 	2u /* the worker has the job's token, and wants the server to prove so too */
 #define SMD_HELLO_PAIR 4u /* the lane is to carry another one's making: PAIR is awaited */
-#define SMD_HELLO_MEMORY 16u /* PAIR is awaited, of shared memory */
 #define SMD_HELLO_ZEROS 8u /* blocks of zeros are not sent (zeros.h), in either direction */
+#define SMD_HELLO_MEMORY 16u /* PAIR is awaited, of shared memory */
 #define SMD_HELLO_FLAGS                                                                            \
 	(SMD_HELLO_CALLED | SMD_HELLO_TOKEN | SMD_HELLO_PAIR | SMD_HELLO_ZEROS | SMD_HELLO_MEMORY)
 

@@ -20,9 +20,8 @@ struct smd_flow;
 
 #define SMD_HISTORY_BYTES (4u << 20)
 #define SMD_HISTORY_COPY  (256u << 10) /* of one operation, at most, */
-#define SMD_HISTORY_COPY_SLOW                                                                      \
-	(512u << 10) /* or so much where servers carry no more for each rank than so many Mbit/s:  \
-		      */
+/* or so much where servers carry no more for each rank than so many Mbit/s: */
+#define SMD_HISTORY_COPY_SLOW (512u << 10)
 #define SMD_HISTORY_SLOW_MBPS 25000u
 #define SMD_HISTORY_ENTRIES   1024u
 

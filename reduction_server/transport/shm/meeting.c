@@ -99,8 +99,7 @@ int smd_shm_meeting_pass(const struct shm_meeting *meeting, int memory, struct s
 		/* Whatever keeps it from there, another transport may not be kept. */
 		smd_error_set(error, -ret,
 			"shm: the server's Unix socket cannot be reached (%s): it may be in "
-			"another "
-			"network namespace",
+			"another network namespace",
 			strerror(-ret));
 	} else {
 		ret = pass(meeting, fd, memory);

@@ -7,30 +7,6 @@
 #include <assert.h>
 #include <errno.h>
 
-static int shm_listen(struct event_base *base, const char *address, smd_accept *on_accept,
-	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
-{
-	(void)base;
-	(void)on_accept;
-	(void)owner;
-	(void)out;
-	(void)bound;
-	return smd_error_set(error, EOPNOTSUPP, "%s: shm is made over tcp only", address);
-}
-
-static int shm_connect(struct event_base *base, const char *address,
-	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
-	void *owner, struct smd_lane **out, struct smd_error *error)
-{
-	(void)base;
-	(void)origin;
-	(void)shard;
-	(void)callbacks;
-	(void)owner;
-	(void)out;
-	return smd_error_set(error, EOPNOTSUPP, "%s: shm is made over tcp only", address);
-}
-
 static int shm_attach(struct smd_lane *outer, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner)
 {
@@ -89,8 +65,8 @@ const struct smd_transport_ops smd_transport_shm = {
 	.room = 64u << 10, /* as over TCP: small frames find each other, large ones come in time */
 	.port_slot = 2,
 	.hello_flag = SMD_HELLO_MEMORY,
-	.listen = shm_listen,
-	.connect = shm_connect,
+	.listen = smd_carried_listen,
+	.connect = smd_carried_connect,
 	.carrier = smd_shm_carrier,
 	.check = smd_shm_check,
 	.offer = smd_shm_offer,

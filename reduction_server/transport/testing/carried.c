@@ -106,30 +106,6 @@ static int carried_check(const char *address, struct smd_error *error)
 	return 0;
 }
 
-static int carried_listen(struct event_base *base, const char *address, smd_accept *on_accept,
-	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
-{
-	(void)base;
-	(void)on_accept;
-	(void)owner;
-	(void)out;
-	(void)bound;
-	return smd_error_set(error, EOPNOTSUPP, "%s: lanes are made over tcp only", address);
-}
-
-static int carried_connect(struct event_base *base, const char *address,
-	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
-	void *owner, struct smd_lane **out, struct smd_error *error)
-{
-	(void)base;
-	(void)origin;
-	(void)shard;
-	(void)callbacks;
-	(void)owner;
-	(void)out;
-	return smd_error_set(error, EOPNOTSUPP, "%s: lanes are made over tcp only", address);
-}
-
 static struct smd_offer carried_own(void)
 {
 	struct smd_offer own = {.length = sizeof(word)};
@@ -282,8 +258,8 @@ const struct smd_transport_ops smd_transport_carried = {
 	.check = carried_check,
 	.offer = carried_offer,
 	.join = carried_join,
-	.listen = carried_listen,
-	.connect = carried_connect,
+	.listen = smd_carried_listen,
+	.connect = smd_carried_connect,
 	.attach = carried_attach,
 	.send = carried_send,
 	.cancel = carried_cancel,

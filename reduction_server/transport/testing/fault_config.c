@@ -57,8 +57,7 @@ static int fault_parse_item(
 	}
 	return smd_error_set(error, EINVAL,
 		"fault: must be delay=A..Bms, rate=A..Bmbit, short, drop-after=BYTES, "
-		"kill-after=FRAMES, "
-		"stall-after=FRAMES, lane=N or seed=N, got \"%s\"",
+		"kill-after=FRAMES, stall-after=FRAMES, lane=N or seed=N, got \"%s\"",
 		item);
 }
 

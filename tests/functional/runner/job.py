@@ -68,6 +68,20 @@ def command_of(pid):
         return "(it has ended)"
 
 
+def processes_of(replica, program, mark):
+    """Those of a replica that run that program; what starts and keeps them is called otherwise."""
+    found = []
+    for pid in processes_with(mark):
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as environ:
+                words = environ.read().split(b"\0")
+        except OSError:
+            continue  # it has ended
+        if f"SUMMAND_REPLICA={replica}".encode() in words and os.path.basename(command_of(pid).split("\0")[0]) == program:
+            found.append(pid)
+    return found
+
+
 def children_of(pid):
     """Ids of its children, in the order in which they came."""
     try:

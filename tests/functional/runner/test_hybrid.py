@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 
-from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, command_of, hosts, pool, processes_with, reduction_servers, wait_until
+from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, hosts, pool, processes_of, reduction_servers, wait_until
 
 # Stands in for a reduction server: it notes its command line.
 SERVE = 'echo "$*" >{folder}/$SUMMAND_REPLICA; echo ready >&$SUMMAND_NOTIFY_FD; exec sleep 1000'
@@ -208,21 +208,8 @@ class HybridTest(JobTest):
         open(done, "w", encoding="ascii").close()
         self.assert_code(self.finish(run), 0)
 
-    def processes_of(self, replica):
-        """Reduction servers of that name; what starts and keeps them is called otherwise."""
-        found = []
-        for pid in processes_with(self.mark):
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as environ:
-                    words = environ.read().split(b"\0")
-            except OSError:
-                continue  # it has ended
-            if f"SUMMAND_REPLICA={replica}".encode() in words and command_of(pid).split("\0")[0].endswith("summand-reduction-server"):
-                found.append(pid)
-        return found
-
     def kill(self, replica):
-        pid, = self.processes_of(replica)
+        pid, = processes_of(replica, "summand-reduction-server", self.mark)
         os.kill(pid, signal.SIGKILL)
 
     def wait_for_log(self, run, replica, text, count=1):

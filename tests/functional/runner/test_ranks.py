@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from job import BIN, JobTest, at_once, bash, command_of, hosts, processes_with, reduction_servers, wait_until
+from job import BIN, JobTest, at_once, bash, hosts, processes_of, reduction_servers, wait_until
 import pressure
 
 RANK = "exec summand-perf allreduce --group=ranks --nranks=3 --rank=$RANK --sizes={} --iters={} --warmup=1"
@@ -16,26 +16,13 @@ NAMED = r"rank {} \(workerpool{}\) was lost: (the other end closed the connectio
 
 
 class RanksTest(JobTest):
-    def processes_of(self, replica):
-        """Those of ranks, by name; what starts and keeps them is called otherwise."""
-        found = []
-        for pid in processes_with(self.mark):
-            try:
-                with open(f"/proc/{pid}/environ", "rb") as environ:
-                    words = environ.read().split(b"\0")
-            except OSError:
-                continue  # it has ended
-            if f"SUMMAND_REPLICA={replica}".encode() in words and command_of(pid).startswith("summand-perf"):
-                found.append(pid)
-        return found
-
     def wait_for_work(self, run, attempts=1):
         log = os.path.join(run.job_dir, "logs/workerpool0-0.log")
         working = wait_until(lambda: os.path.exists(log) and self.read(run, "logs/workerpool0-0.log").count("(elements)") >= attempts, 60)
         self.assertTrue(working)
 
     def kill(self, replica):
-        pids = self.processes_of(replica)
+        pids = processes_of(replica, "summand-perf", self.mark)
         self.assertEqual(len(pids), 1)
         os.kill(pids[0], signal.SIGKILL)
 
