@@ -65,6 +65,7 @@ static void staged_on_fetched(struct smd_notice *notice)
 	int ret = staging->ops->result(notice, &error);
 
 	stage->reading = false;
+	stage->failed = ret != 0;
 	operation->copies_pending--;
 	if (!smd_operation_contributes_results(operation) && staged_copy(operation)) {
 		memcpy(operation->copy + stage->offset, stage->memory, stage->bytes);
@@ -72,10 +73,10 @@ static void staged_on_fetched(struct smd_notice *notice)
 	if (ret) {
 		smd_comm_fault_device(operation->comm, ret, &error);
 	}
-	if (ret || stage->flow->dead || operation->comm->state == SMD_COMM_FAILED) {
+	if (stage->flow->dead || operation->comm->state == SMD_COMM_FAILED) {
 		staged_free_send(staging, stage->send);
 		smd_operation_check(operation);
-	} else {
+	} else if (!ret) { /* else the chunk keeps it until the communicator has failed */
 		operation->comm->pump(operation->comm);
 	}
 }
@@ -89,6 +90,7 @@ static enum smd_fetch staged_fetch_chunk(struct smd_flow *flow, struct smd_reque
 	int ret;
 
 	stage->flow = flow;
+	stage->failed = false;
 	send->stage = stage;
 	send->fetched = stage->memory;
 	stage->send = send;
@@ -145,7 +147,7 @@ static bool staged_may_send(struct smd_flow *flow, struct smd_request *operation
 
 	(void)chunk;
 	return !smd_operation_fence(operation) && flow->next < flow->fetched &&
-	       !(stage && stage->reading);
+	       !(stage && (stage->reading || stage->failed));
 }
 
 static void staged_sent(struct smd_flow_send *send)

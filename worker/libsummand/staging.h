@@ -36,6 +36,7 @@ struct smd_stage {
 	struct smd_request *operation;
 	struct smd_flow *flow;      /* whose */
 	struct smd_flow_send *send; /* the chunk that is read; NULL: a result */
+	bool failed;                /* to be read: the communicator will too, soon */
 	bool reading;               /* from the device, now: */
 	size_t offset;              /* from there in the operation, */
 	size_t bytes;               /* so many */

@@ -23,6 +23,8 @@ unsigned fake_live;
 static char fail_call[64];
 static unsigned fail_in;
 static CUresult fail_result;
+static bool holds_broken;
+static unsigned held; /* calls that wait for that to end */
 int fake_facts[SMD_FAKE_FACTS_END] = {
 	[SMD_FAKE_DMA_BUF] = 1,
 	[SMD_FAKE_ORDERING] = CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER,
@@ -60,10 +62,33 @@ void smd_fake_mend(void)
 {
 	pthread_mutex_lock(&lock);
 	fail_in = 0;
+	holds_broken = false;
 	for (int i = 0; i < FAKE_DEVICES; i++) {
 		fake_contexts[i].broken = CUDA_SUCCESS;
 	}
+	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
+}
+
+void smd_fake_hold_broken(bool hold)
+{
+	pthread_mutex_lock(&lock);
+	holds_broken = hold;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+static CUresult context_result(const char *call, CUcontext context)
+{
+	if (strcmp(call, "cuStreamQuery") != 0) {
+		return holds_broken ? CUDA_SUCCESS : context->broken;
+	}
+	held++;
+	while (holds_broken && context->broken != CUDA_SUCCESS) {
+		pthread_cond_wait(&changed, &lock);
+	}
+	held--;
+	return context->broken;
 }
 
 void smd_fake_set(enum smd_fake_fact fact, int value)
@@ -81,6 +106,11 @@ unsigned fake_count(const unsigned *count)
 	n = *count;
 	pthread_mutex_unlock(&lock);
 	return n;
+}
+
+unsigned smd_fake_held(void)
+{
+	return fake_count(&held);
 }
 
 unsigned smd_fake_live(void)
@@ -153,7 +183,7 @@ CUresult fake_enter(const char *call, bool needs_context)
 	if (!initialized) {
 		result = CUDA_ERROR_NOT_INITIALIZED;
 	} else if (needs_context) {
-		result = fake_context()->broken;
+		result = context_result(call, fake_context());
 	}
 	if (result == CUDA_SUCCESS) {
 		result = failure_of(call);

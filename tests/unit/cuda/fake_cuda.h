@@ -4,14 +4,22 @@
 #ifndef SMD_TESTS_FAKE_CUDA_H
 #define SMD_TESTS_FAKE_CUDA_H
 
+#include <stdbool.h>
+
 /*
  * The n-th call (from 1) of that name returns `result`. "copying" and "filling" are no calls but
  * the work itself: its context is then broken, so every later call and callback gets the same.
  */
 void smd_fake_fail(const char *call, unsigned n, int result);
 
-/* Forgets what was to fail, and mends contexts. */
+/* Forgets what was to fail, mends contexts, and holds nobody. */
 void smd_fake_mend(void);
+
+/* From now on no call notices that its context is broken, and who asks that (cuStreamQuery()) has to
+ * wait; or no longer. */
+void smd_fake_hold_broken(bool hold);
+/* How many wait. */
+unsigned smd_fake_held(void);
 
 /* Streams, allocations and retained contexts that have not been given back. */
 unsigned smd_fake_live(void);

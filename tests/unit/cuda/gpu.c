@@ -48,6 +48,8 @@ static struct {
 static struct {
 	__typeof__(smd_fake_fail) *fail; /* NULL: the driver is a real one */
 	__typeof__(smd_fake_mend) *mend;
+	__typeof__(smd_fake_hold_broken) *hold_broken;
+	__typeof__(smd_fake_held) *held;
 	__typeof__(smd_fake_live) *live;
 	__typeof__(smd_fake_set) *set;
 	__typeof__(smd_fake_flushes) *flushes;
@@ -90,6 +92,8 @@ void gpu_open(const char *path)
 			library, TEXT(cuMemGetHandleForAddressRange));
 	fake.fail = (__typeof__(fake.fail))dlsym(library, "smd_fake_fail");
 	fake.mend = (__typeof__(fake.mend))dlsym(library, "smd_fake_mend");
+	fake.hold_broken = (__typeof__(fake.hold_broken))dlsym(library, "smd_fake_hold_broken");
+	fake.held = (__typeof__(fake.held))dlsym(library, "smd_fake_held");
 	fake.live = (__typeof__(fake.live))dlsym(library, "smd_fake_live");
 	fake.set = (__typeof__(fake.set))dlsym(library, "smd_fake_set");
 	fake.flushes = (__typeof__(fake.flushes))dlsym(library, "smd_fake_flushes");
@@ -116,6 +120,16 @@ void gpu_fail(const char *call, unsigned n, CUresult result)
 void gpu_mend(void)
 {
 	fake.mend();
+}
+
+void gpu_hold_broken(bool hold)
+{
+	fake.hold_broken(hold);
+}
+
+unsigned gpu_held(void)
+{
+	return fake.held();
 }
 
 unsigned gpu_live(void)

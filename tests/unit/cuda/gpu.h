@@ -19,6 +19,8 @@ bool gpu_is_fake(void);
 /* Of the fake (fake_cuda.h). */
 void gpu_fail(const char *call, unsigned n, CUresult result);
 void gpu_mend(void);
+void gpu_hold_broken(bool hold);
+unsigned gpu_held(void);
 unsigned gpu_live(void);
 void gpu_set(int fact, int value); /* enum smd_fake_fact */
 unsigned gpu_flushes(void);

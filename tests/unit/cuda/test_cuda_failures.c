@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/cuda/card.h"
 #include "tests/unit/cuda/device_pool.h"
@@ -119,6 +120,61 @@ static void a_failure_is_named_on_every_rank(void **state)
 	pthread_barrier_destroy(&all_ready);
 }
 
+/* Some of rank 0's chunks cannot be fetched. When it hears of that, results of others are there:
+ * they must not have it send what it has not. Its lanes would end by that. */
+static void break_while_results_come(struct pool_rank *rank)
+{
+	enum { COUNT = 70000 };
+	CUstream stream = gpu_stream_create(CU_STREAM_NON_BLOCKING);
+	int32_t *data = gpu_alloc_on(rank->rank == 0, COUNT * sizeof(*data));
+	void *hold = rank->rank == 0 ? NULL : gpu_hold(stream);
+	smd_request *request;
+
+	/* From then on shards allow more than one chunk at a time. */
+	CHECK(smd_allreduce(rank->comm, data, data, COUNT, SMD_INT32, SMD_SUM) == 0);
+	pthread_barrier_wait(&all_ready);
+	if (hold) {
+		smd_comm_set_stream(rank->comm, stream);
+	} else {
+		gpu_hold_broken(true);
+		gpu_fail("copying", 5, CUDA_ERROR_ILLEGAL_ADDRESS);
+	}
+	CHECK(smd_allreduce_start(rank->comm, data, data, COUNT, SMD_INT32, SMD_SUM, &request) ==
+		0);
+	while (hold && gpu_held() == 0) {
+		usleep(1000);
+	}
+	if (hold) {
+		gpu_open_hold(hold);
+		usleep(100000); /* so long results may take; less, and the test finds less */
+		gpu_hold_broken(false);
+	}
+	CHECK(smd_request_wait(request) == -EIO);
+	CHECK(strstr(smd_error_message(), "CUDA_ERROR_ILLEGAL_ADDRESS"));
+	smd_comm_destroy(rank->comm);
+	pthread_barrier_wait(&all_ready);
+	gpu_mend();
+	pthread_barrier_wait(&all_ready);
+	if (hold) {
+		gpu_free(hold);
+	}
+	gpu_free(data);
+	gpu_stream_destroy(stream);
+	CHECK(smd_comm_create(rank->context, "afterwards", NRANKS, rank->rank, &rank->comm) == 0);
+	works(rank);
+}
+
+static void what_has_not_been_fetched_is_not_sent(void **state)
+{
+	(void)state;
+	if (strcmp(device_transport, "tcp") != 0) {
+		skip(); /* cards read chunks that need not be fetched */
+	}
+	pthread_barrier_init(&all_ready, NULL, NRANKS);
+	device_run(break_while_results_come, NULL);
+	pthread_barrier_destroy(&all_ready);
+}
+
 /* The work of rank 0's stream fails before an operation that follows it. */
 static void follow_what_fails(struct pool_rank *rank)
 {
@@ -185,6 +241,7 @@ static void a_device_is_for_both_buffers_of_an_operation(void **state)
 static const struct CMUnitTest others[] = {
 	TEST(a_device_is_for_both_buffers_of_an_operation),
 	TEST(work_that_fails_before_an_operation_ends_it),
+	TEST(what_has_not_been_fetched_is_not_sent),
 };
 enum { NOTHERS = sizeof(others) / sizeof(others[0]) };
 
