@@ -325,7 +325,7 @@ class EngineTest(Endings, EngineCase):
     def test_out_of_slurms_time(self):
         run = self.start([bash("echo started; sleep 600"), bash("sleep 600")], ENGINE)
         self.wait_for_line(run, "workerpool0-0", "started")
-        self.slurm.run("scontrol", "update", f"jobid={self.job_number()}", "EndTime=now")
+        self.slurm.run("scontrol", "update", f"jobid={self.job_number()}", "EndTime=now+2")
         self.finish(run)
         self.assert_code(run, 1)
         self.assertIn("its time limit is over", run.err)

@@ -211,7 +211,7 @@ class ControlGroupsTest(ExportCase):
         self.check_grace()
 
     def test_out_of_slurms_time(self):
-        self.slurm.run("scontrol", "update", f"jobid={self.start_that_saves()}", "EndTime=now")
+        self.slurm.run("scontrol", "update", f"jobid={self.start_that_saves()}", "EndTime=now+2")
         self.check_grace()
 
     def test_a_script_that_is_asked_to_end(self):

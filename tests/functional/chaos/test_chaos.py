@@ -1,4 +1,4 @@
-"""tools/chaos, for two minutes, and its table beside the page's."""
+"""tools/chaos, for three quarters of a minute, and its table beside the page's."""
 
 import os
 import subprocess
@@ -7,7 +7,7 @@ import unittest
 
 SOURCE = os.environ["SUMMAND_SOURCE"]
 CHAOS = os.path.join(SOURCE, "tools", "chaos")
-SECONDS = 120
+SECONDS = 45
 PATIENCE_S = 1200   # cells that have begun are finished, on a machine with much other work
 
 
@@ -30,7 +30,7 @@ class ChaosTest(unittest.TestCase):
             self.assertEqual(done.returncode, 2, done)
             self.assertIn(text, done.stderr)
 
-    def test_two_minutes(self):
+    def test_some_cells(self):
         done = run(f"--seconds={SECONDS}", "--seed=1", "--jobs=2", f"--build={os.environ['SUMMAND_BUILD']}")
         print(done.stdout)
         if done.returncode == 77:
