@@ -5,8 +5,8 @@
  * C library.
  *
  * WORKER_DEVICES (1) says over how many of the plugin's devices: each sums its share of a buffer of
- * WORKER_BYTES (1 MiB), WORKER_TIMES (20) times. It looks for results all the time, as NCCL's thread does, or where there are many
- * more ranks than processors every WORKER_NAP (0) microseconds.
+ * WORKER_BYTES (1 MiB), WORKER_TIMES (20) times. It looks for results all the time, as NCCL's thread
+ * does, or where there are many more ranks than processors every WORKER_NAP (0) microseconds.
  */
 #include <dlfcn.h>
 #include <netdb.h>
@@ -23,17 +23,13 @@
 
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 
-#define RANKS_MAX   1024
+#define RANKS_MAX   4096
 #define DEVICES_MAX 16
+#define PERIOD      1000
 #define RETRIES     600 /* of 100 ms */
 
 #define CHECK(condition)                                                                           \
 	((condition) ? (void)0 : fail("line %d: must hold: %s", __LINE__, #condition))
-
-/* What a rank has to tell the others: where its devices listen. */
-struct vertex_handle {
-	char bytes[DEVICES_MAX][NCCL_HANDLE_BYTES];
-};
 
 /* The group over one device, and its share of the buffer. */
 struct vertex_rail {
@@ -115,7 +111,8 @@ static void carry(int fd, void *bytes, size_t length, int is_out)
 	}
 }
 
-static void gather_as_chief(struct vertex_handle *handles, int nranks)
+/* What a rank has to tell the others is where its devices listen: so many bytes each. */
+static void gather_as_chief(char *handles, size_t bytes, int nranks)
 {
 	const struct sockaddr_in any = {
 		.sin_family = AF_INET, .sin_port = htons((uint16_t)atoi(variable("MASTER_PORT")))};
@@ -131,10 +128,10 @@ static void gather_as_chief(struct vertex_handle *handles, int nranks)
 		CHECK(fds[i] >= 0);
 		carry(fds[i], &rank, sizeof(rank), 0);
 		CHECK(rank > 0 && rank < (uint32_t)nranks);
-		carry(fds[i], &handles[rank], sizeof(handles[rank]), 0);
+		carry(fds[i], handles + rank * bytes, bytes, 0);
 	}
 	for (int i = 1; i < nranks; i++) {
-		carry(fds[i], handles, (size_t)nranks * sizeof(*handles), 1);
+		carry(fds[i], handles, (size_t)nranks * bytes, 1);
 		close(fds[i]);
 	}
 	close(listener);
@@ -162,19 +159,19 @@ static int connect_to_chief(void)
 	fail("MASTER_ADDR=%s: does not answer", variable("MASTER_ADDR"));
 }
 
-static void gather(struct vertex_handle *handles, int rank, int nranks)
+static void gather(char *handles, size_t bytes, int rank, int nranks)
 {
 	uint32_t own = (uint32_t)rank;
 	int fd;
 
 	if (rank == 0) {
-		gather_as_chief(handles, nranks);
+		gather_as_chief(handles, bytes, nranks);
 		return;
 	}
 	fd = connect_to_chief();
 	carry(fd, &own, sizeof(own), 1);
-	carry(fd, &handles[rank], sizeof(*handles), 1);
-	carry(fd, handles, (size_t)nranks * sizeof(*handles), 0);
+	carry(fd, handles + own * bytes, bytes, 1);
+	carry(fd, handles, (size_t)nranks * bytes, 0);
 	close(fd);
 }
 
@@ -201,33 +198,48 @@ static const struct nccl_collnet_v8 *open_plugin(int ndevices)
 	return coll;
 }
 
-static void open_groups(struct job *job)
+static void open_buffers(const struct job *job, struct vertex_rail *rail)
 {
-	static struct vertex_handle handles[RANKS_MAX];
-	const struct nccl_collnet_v8 *coll = job->coll;
+	size_t bytes = job->count * sizeof(float);
 
+	rail->send = calloc(job->count, sizeof(float));
+	rail->recv = calloc(job->count, sizeof(float));
+	CHECK(rail->send && rail->recv);
+	CHECK(job->coll->regMr(rail->group, rail->send, bytes, NCCL_PTR_HOST, &rail->send_memory) ==
+		NCCL_SUCCESS);
+	CHECK(job->coll->regMr(rail->group, rail->recv, bytes, NCCL_PTR_HOST, &rail->recv_memory) ==
+		NCCL_SUCCESS);
+}
+
+/* Where all ranks' devices listen: each rank's, one after the other. */
+static char *exchange_handles(struct job *job)
+{
+	size_t bytes = (size_t)job->ndevices * NCCL_HANDLE_BYTES;
+	char *handles = calloc((size_t)job->nranks, bytes);
+	char *own = handles + (size_t)job->rank * bytes;
+
+	CHECK(handles);
 	for (int d = 0; d < job->ndevices; d++) {
-		CHECK(coll->listen(d, handles[job->rank].bytes[d], &job->rails[d].listen_comm) ==
-			NCCL_SUCCESS);
+		CHECK(job->coll->listen(d, own + d * NCCL_HANDLE_BYTES,
+			      &job->rails[d].listen_comm) == NCCL_SUCCESS);
 	}
-	gather(handles, job->rank, job->nranks);
+	gather(handles, bytes, job->rank, job->nranks);
+	return handles;
+}
+
+static void open_groups(struct job *job, char *handles)
+{
 	for (int d = 0; d < job->ndevices; d++) {
 		struct vertex_rail *rail = &job->rails[d];
 		void *list[RANKS_MAX];
 
 		for (int i = 0; i < job->nranks; i++) {
-			list[i] = handles[i].bytes[d];
+			list[i] = handles + (i * job->ndevices + d) * NCCL_HANDLE_BYTES;
 		}
-		CHECK(coll->connect(list, job->nranks, job->rank, rail->listen_comm,
+		CHECK(job->coll->connect(list, job->nranks, job->rank, rail->listen_comm,
 			      &rail->group) == NCCL_SUCCESS);
-		CHECK(coll->closeListen(rail->listen_comm) == NCCL_SUCCESS);
-		rail->send = calloc(job->count, sizeof(float));
-		rail->recv = calloc(job->count, sizeof(float));
-		CHECK(rail->send && rail->recv);
-		CHECK(coll->regMr(rail->group, rail->send, job->count * sizeof(float),
-			      NCCL_PTR_HOST, &rail->send_memory) == NCCL_SUCCESS);
-		CHECK(coll->regMr(rail->group, rail->recv, job->count * sizeof(float),
-			      NCCL_PTR_HOST, &rail->recv_memory) == NCCL_SUCCESS);
+		CHECK(job->coll->closeListen(rail->listen_comm) == NCCL_SUCCESS);
+		open_buffers(job, rail);
 	}
 }
 
@@ -248,7 +260,7 @@ static void close_groups(struct job *job)
 
 static float part_of(int rank, size_t i, int time)
 {
-	return (float)((i + (size_t)(rank + time)) % 1000);
+	return (float)((i + (size_t)(rank + time)) % PERIOD);
 }
 
 static void fill(struct job *job, int time)
@@ -260,19 +272,22 @@ static void fill(struct job *job, int time)
 	}
 }
 
-/* Sums of whole numbers, which are exact. How many are wrong. */
+/* Sums of whole numbers, which are exact, and come again after PERIOD elements. How many are wrong. */
 static int count_wrong(const struct job *job, int time)
 {
+	float sums[PERIOD] = {0};
 	int wrong = 0;
 
+	for (int rank = 0; rank < job->nranks; rank++) {
+		sums[0] += part_of(rank, 0, time);
+	}
+	for (size_t i = 1; i < PERIOD; i++) { /* each rank's part is what the next one's was */
+		sums[i] = sums[i - 1] - part_of(0, i - 1, time) +
+			  part_of(job->nranks, i - 1, time);
+	}
 	for (int d = 0; d < job->ndevices; d++) {
 		for (size_t i = 0; i < job->count; i++) {
-			float sum = 0;
-
-			for (int rank = 0; rank < job->nranks; rank++) {
-				sum += part_of(rank + d, i, time);
-			}
-			wrong += job->rails[d].recv[i] != sum;
+			wrong += job->rails[d].recv[i] != sums[(i + (size_t)d) % PERIOD];
 		}
 	}
 	return wrong;
@@ -306,12 +321,28 @@ static void sum_all(struct job *job)
 	}
 }
 
-static double now_us(void)
+static double now_us(clockid_t clock)
 {
 	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &time);
+	clock_gettime(clock, &time);
 	return (double)time.tv_sec * 1e6 + (double)time.tv_nsec / 1e3;
+}
+
+/* What this process shares with no other one. */
+static void print_memory(void)
+{
+	FILE *file = fopen("/proc/self/smaps_rollup", "r");
+	long kib = 0;
+	char line[128];
+
+	CHECK(file);
+	while (fgets(line, sizeof(line), file)) {
+		kib += strncmp(line, "Private_", 8) == 0 ? strtol(strchr(line, ':') + 1, NULL, 10)
+							 : 0;
+	}
+	fclose(file);
+	printf("memory: %ld KiB\n", kib);
 }
 
 static int compare(const void *a, const void *b)
@@ -332,7 +363,9 @@ int main(void)
 		.nap_us = (useconds_t)number("WORKER_NAP", 0),
 	};
 	double connecting;
+	double busy; /* of that, with a processor */
 	double *took;
+	char *handles;
 	int wrong = 0;
 
 	CHECK(job.nranks > 0 && job.nranks <= RANKS_MAX && job.rank >= 0 && job.rank < job.nranks);
@@ -341,21 +374,26 @@ int main(void)
 	took = calloc((size_t)job.times, sizeof(*took));
 	CHECK(took);
 	job.coll = open_plugin(job.ndevices);
-	connecting = now_us();
-	open_groups(&job);
-	connecting = now_us() - connecting;
+	handles = exchange_handles(&job);
+	connecting = now_us(CLOCK_MONOTONIC);
+	busy = now_us(CLOCK_PROCESS_CPUTIME_ID);
+	open_groups(&job, handles);
+	connecting = now_us(CLOCK_MONOTONIC) - connecting;
+	busy = now_us(CLOCK_PROCESS_CPUTIME_ID) - busy;
+	free(handles);
 	for (int time = 0; time < job.times; time++) {
 		fill(&job, time);
-		took[time] = now_us();
+		took[time] = now_us(CLOCK_MONOTONIC);
 		sum_all(&job);
-		took[time] = now_us() - took[time];
+		took[time] = now_us(CLOCK_MONOTONIC) - took[time];
 		wrong += count_wrong(&job, time);
 	}
+	print_memory();
 	close_groups(&job);
 	qsort(took, (size_t)job.times, sizeof(*took), compare);
 	printf("rank %d of %d: %d all-reduces, %d wrong elements\n", job.rank, job.nranks,
 		job.times, wrong);
-	printf("connected: %.1f ms\n", connecting / 1e3);
+	printf("connected: %.1f ms, busy %.1f ms\n", connecting / 1e3, busy / 1e3);
 	printf("median: %.1f us\n", took[job.times / 2]);
 	free(took);
 	return wrong ? EXIT_FAILURE : EXIT_SUCCESS;
