@@ -49,3 +49,8 @@ uint64_t smd_memory_available(void)
 	}
 	return available;
 }
+
+bool smd_memory_overcommits(const char *path)
+{
+	return read_number(path) != 2;
+}

@@ -18,15 +18,17 @@
 #define MFD_NOEXEC_SEAL 8U /* since Linux 6.3 */
 #endif
 
-#define WORDS_SIZE      4096u
-#define AVAILABLE_SHARE 256 /* a lane takes no more than one part of so many */
-#define SEALS           (F_SEAL_SHRINK | F_SEAL_GROW)
+#define WORDS_SIZE 4096u
+#define ALL_SHARE  8  /* of what is available, all lanes take no more than one part of so many; */
+#define LANE_SHARE 32 /* of what is left of that, one lane */
+#define SEALS      (F_SEAL_SHRINK | F_SEAL_GROW)
 
 _Static_assert(2 * sizeof(struct shm_words) <= WORDS_SIZE, "the words have room");
 
-uint32_t smd_shm_memory_ring(void)
+uint32_t smd_shm_memory_ring(uint64_t available, uint64_t taken)
 {
-	uint64_t most = smd_memory_available() / AVAILABLE_SHARE / 2;
+	uint64_t all = available / ALL_SHARE;
+	uint64_t most = taken < all ? (all - taken) / LANE_SHARE / 2 : 0;
 	uint32_t ring = SMD_SHM_RING_MOST;
 
 	while (ring > most) {
@@ -46,6 +48,17 @@ static size_t length_of(uint32_t ring)
 	return WORDS_SIZE + 2 * (size_t)ring;
 }
 
+uint32_t smd_shm_memory_reserve(struct shm_memory *memory)
+{
+	uint32_t ring = smd_shm_memory_ring(smd_memory_available(), smd_shared_bytes());
+
+	if (ring) {
+		memory->counted = length_of(ring);
+		smd_shared_bytes_add(memory->counted);
+	}
+	return ring;
+}
+
 static int map(struct shm_memory *memory, uint32_t ring, int fd, struct smd_error *error)
 {
 	size_t length = length_of(ring);
@@ -56,8 +69,9 @@ static int map(struct shm_memory *memory, uint32_t ring, int fd, struct smd_erro
 	}
 	/* A forked child has no use for the lane. */
 	(void)madvise(bytes, length, MADV_DONTFORK);
-	*memory = (struct shm_memory){bytes, length, ring, -1};
 	smd_shared_bytes_add(length);
+	smd_shared_bytes_take(memory->counted);
+	*memory = (struct shm_memory){bytes, length, length, ring, -1};
 	return 0;
 }
 
@@ -137,14 +151,14 @@ int smd_shm_memory_take(struct shm_memory *memory, uint32_t ring, int fd, struct
 
 void smd_shm_memory_free(struct shm_memory *memory)
 {
+	smd_shared_bytes_take(memory->counted);
 	if (memory->bytes) {
 		munmap(memory->bytes, memory->length);
-		smd_shared_bytes_take(memory->length);
 		if (memory->file >= 0) {
 			close(memory->file);
 		}
-		*memory = (struct shm_memory){NULL, 0, 0, -1};
 	}
+	*memory = (struct shm_memory){NULL, 0, 0, 0, -1};
 }
 
 struct shm_ring smd_shm_memory_ring_of(const struct shm_memory *memory, bool back)

@@ -11,12 +11,18 @@
 struct shm_memory {
 	uint8_t *bytes; /* NULL: there is none */
 	size_t length;
+	size_t counted; /* in what this process shares (shared_bytes.h) */
 	uint32_t ring; /* bytes of one */
 	int file;      /* of who made it; -1: none */
 };
 
-/* How long a ring may be, as far as memory goes; 0: there is too little for one. */
-uint32_t smd_shm_memory_ring(void);
+/* How long a ring may be where so much memory is left and lanes have taken so much; 0: there is too
+ * little for one. */
+uint32_t smd_shm_memory_ring(uint64_t available, uint64_t taken);
+
+/* The same now, and counts memory of such rings as taken until it is made or free: many lanes may
+ * begin at once. */
+uint32_t smd_shm_memory_reserve(struct shm_memory *memory);
 
 /* Whether a ring may be so long. */
 bool smd_shm_memory_is_ring(uint32_t bytes);

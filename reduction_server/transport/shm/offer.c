@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "reduction_server/base/available.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/shm/shm.h"
 #include "reduction_server/transport/shm/wire.h"
@@ -21,6 +22,11 @@ int smd_shm_check(const char *address, struct smd_error *error)
 {
 	int here = smd_address_is_here(address, error);
 
+	if (here > 0 && !smd_memory_overcommits(SMD_OVERCOMMIT_FILE)) {
+		return smd_error_set(error, ENODEV,
+			"the kernel may refuse pages when they are first written "
+			"(vm.overcommit_memory is 2)");
+	}
 	return here > 0    ? 0
 	       : here == 0 ? smd_error_set(error, EXDEV, "%s is not on this host", address)
 			   : here;
@@ -52,6 +58,9 @@ static void lane_use(struct shm_lane *lane, bool maker)
 	lane->tx = smd_shm_memory_ring_of(&lane->memory, !maker);
 	lane->rx = smd_shm_memory_ring_of(&lane->memory, maker);
 	smd_forks_close(&lane->forked, lane->fd);
+	if (maker) {
+		smd_forks_close(&lane->forked_memory, lane->memory.file);
+	}
 }
 
 static int lane_answer(
@@ -120,7 +129,7 @@ int smd_shm_offer(struct event_base *base, const struct smd_lane *carrier, unsig
 	}
 	lane->callbacks = callbacks;
 	lane->owner = owner;
-	lane->ring = smd_shm_memory_ring();
+	lane->ring = smd_shm_memory_reserve(&lane->memory);
 	snprintf(lane->peer, sizeof(lane->peer), "%s", smd_lane_peer_name(carrier));
 	if (lane->ring == 0) {
 		ret = smd_error_set(error, ENOMEM, "shm: there is too little memory for rings");

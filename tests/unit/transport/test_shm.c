@@ -11,8 +11,10 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include "reduction_server/base/available.h"
 #include "reduction_server/transport/shared_bytes.h"
 #include "reduction_server/transport/shm/shm.h"
 #include "reduction_server/transport/shm/wire.h"
@@ -331,6 +333,88 @@ static void memory_is_counted_and_given_back(void **state)
 	assert_int_equal(smd_shared_bytes(), 0);
 }
 
+/* It would keep the lane, and its memory, after its parent's end. */
+static void a_forked_child_has_none_of_its_descriptors(void **state)
+{
+	struct link *link = *state;
+	int fds[3];
+	int status;
+	pid_t child;
+
+	link_open(link);
+	fds[0] = shm_of(&link->near)->fd;
+	fds[1] = shm_of(&link->far)->fd;
+	fds[2] = shm_of(&link->near)->memory.file;
+	child = fork();
+	assert_true(child >= 0);
+	if (child == 0) {
+		int kept = 0;
+
+		for (size_t i = 0; i < sizeof(fds) / sizeof(fds[0]); i++) {
+			kept += fcntl(fds[i], F_GETFD) != -1;
+		}
+		_exit(kept);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	assert_int_equal(status, 0);
+	assert_true(fcntl(fds[2], F_GETFD) >= 0);
+}
+
+/* What all lanes take stays a small part of what there is, however many there are. */
+static void rings_get_shorter_with_what_others_have_taken(void **state)
+{
+	const uint64_t available = 2ull << 30;
+	uint64_t taken = 0;
+	uint32_t before = smd_shm_memory_ring(available, 0);
+
+	(void)state;
+	assert_int_equal(before, SMD_SHM_RING_MOST);
+	for (uint32_t ring; (ring = smd_shm_memory_ring(available, taken)); before = ring) {
+		assert_true(ring <= before && smd_shm_memory_is_ring(ring));
+		taken += 2 * ring;
+	}
+	assert_int_equal(before, SMD_SHM_RING_LEAST);
+	assert_in_range(taken, available / 16, available / 8);
+	assert_int_equal(smd_shm_memory_ring(available, UINT64_MAX), 0);
+	assert_int_equal(smd_shm_memory_ring(16u << 20, 0), 0);
+}
+
+/* Else lanes that begin at once would all see the same memory left. */
+static void memory_is_counted_from_the_offer_on(void **state)
+{
+	struct shm_memory memory = {.bytes = NULL};
+	uint32_t ring = smd_shm_memory_reserve(&memory);
+
+	(void)state;
+	assert_true(smd_shared_bytes() >= 2 * ring && ring > 0);
+	smd_shm_memory_free(&memory);
+	assert_int_equal(smd_shared_bytes(), 0);
+}
+
+/* As where vm.overcommit_memory is 2, and where that cannot be read. */
+static void it_is_known_where_the_kernel_may_refuse_pages(void **state)
+{
+	const struct {
+		const char *says;
+		bool overcommits;
+	} rows[] = {{"0\n", true}, {"1\n", true}, {"2\n", false}, {"", true}};
+	char path[] = "/tmp/test_shm-XXXXXX";
+	int fd = mkstemp(path);
+
+	(void)state;
+	assert_true(fd >= 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const ssize_t length = (ssize_t)strlen(rows[i].says);
+
+		assert_int_equal(ftruncate(fd, 0), 0);
+		assert_int_equal(pwrite(fd, rows[i].says, (size_t)length, 0), length);
+		assert_int_equal(smd_memory_overcommits(path), rows[i].overcommits);
+	}
+	close(fd);
+	unlink(path);
+	assert_true(smd_memory_overcommits(path));
+}
+
 static int memory_of(const char *how, size_t length)
 {
 	int fd = memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -482,6 +566,10 @@ int main(void)
 		SHM_TEST(a_frame_on_the_carrier_ends_the_lane),
 		SHM_TEST(what_is_in_the_ring_at_the_end_is_handed_out),
 		SHM_TEST(memory_is_counted_and_given_back),
+		SHM_TEST(a_forked_child_has_none_of_its_descriptors),
+		cmocka_unit_test(rings_get_shorter_with_what_others_have_taken),
+		cmocka_unit_test(memory_is_counted_from_the_offer_on),
+		cmocka_unit_test(it_is_known_where_the_kernel_may_refuse_pages),
 		cmocka_unit_test(only_sealed_memory_of_the_right_size_is_taken),
 		cmocka_unit_test(what_is_no_memory_is_refused),
 		cmocka_unit_test(who_does_not_know_the_secret_is_not_heard),
