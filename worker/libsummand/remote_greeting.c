@@ -63,6 +63,19 @@ int smd_remote_on_challenge(
 	return ret ? smd_error_set(error, -ret, "CHALLENGE cannot be answered: out of memory") : 0;
 }
 
+int smd_remote_disbelieve(bool proved, struct smd_error *error)
+{
+	if (proved) {
+		return smd_error_set(error, EACCES,
+			"it says that it has the job's token and has not: it is not this job's "
+			"server");
+	}
+	return smd_error_set(error, EACCES,
+		"it does not show that it has the job's token, which this process has from "
+		"SUMMAND_TOKEN_FILE: give it the same by --token-file, or unset the variable if "
+		"it may be anybody's server");
+}
+
 int smd_remote_check_welcome(
 	const struct smd_remote *remote, const struct smd_welcome *welcome, struct smd_error *error)
 {
@@ -75,17 +88,10 @@ int smd_remote_check_welcome(
 				       : 0;
 	}
 	if (!remote->challenged || !welcome->proved) {
-		return smd_error_set(error, EACCES,
-			"it does not show that it has the job's token, which this process has from "
-			"SUMMAND_TOKEN_FILE: give it the same by --token-file, or unset the "
-			"variable if it may be anybody's server");
+		return smd_remote_disbelieve(false, error);
 	}
 	if (smd_handshake_prove_server(&remote->handshake, welcome, token, &expected)) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	return smd_proof_equals(&welcome->proof, &expected)
-		       ? 0
-		       : smd_error_set(error, EACCES,
-				 "it says that it has the job's token and has not: it is not this "
-				 "job's server");
+	return smd_proof_equals(&welcome->proof, &expected) ? 0 : smd_remote_disbelieve(true, error);
 }

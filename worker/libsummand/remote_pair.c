@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/remote_greeting.h"
 
 #define AT_ONCE 8 /* of a process: cards make queue pairs one after the other */
 #define WAIT_MS 4 /* at least; as much again at random, so that processes do not keep step */
@@ -64,8 +65,7 @@ static int remote_check_pair(
 		return 0;
 	}
 	remote->disbelieved = true;
-	return smd_error_set(error, EACCES,
-		"it offers a lane and does not show that it has the job's token");
+	return smd_remote_disbelieve(remote->challenged && pair->proved, error);
 }
 
 static int remote_say_pair(struct smd_remote *remote, struct smd_pair *pair)
