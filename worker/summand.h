@@ -65,7 +65,8 @@
  *   SUMMAND_TLS                1: lanes are encrypted, to servers with --tls; needs the token
  *   SUMMAND_CONNECT_TIMEOUT    seconds, default 30
  *   SUMMAND_HEARTBEAT_LIMIT    when a silent server is lost: 2 (seconds), 0.5s, 500ms; default 5
- *   SUMMAND_TRANSPORT          auto (default): rdma where there is any, else tcp; rdma; tcp; shm
+ *   SUMMAND_TRANSPORT          auto (default): shm to a server on this host, rdma where there is
+ *                              any, else tcp; shm; rdma; tcp
  *   SUMMAND_STAGING_BYTES      most pinned memory of a context for device memory, default 64M
  *   SUMMAND_UNDO_BYTES         most memory of a context for copies of inputs in place, over RDMA,
  *                              in case a server is lost, default 64M

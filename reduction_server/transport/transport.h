@@ -410,7 +410,7 @@ unsigned smd_transport_select(
  * 0.1 s from their close. Not inside a callback of the loop's. */
 void smd_transport_end_loop(struct event_base *base);
 
-/* "auto, rdma or tcp": what a user may ask for. */
+/* "auto, shm, rdma or tcp": what a user may ask for. */
 const char *smd_transport_names(char out[SMD_TRANSPORT_NAMES_MAX]);
 
 /* Payloads are written into advertised buffers, so that one lane uses all of the link. */

@@ -60,6 +60,7 @@ static const char *shm_peer_name(const struct smd_lane *outer)
 
 const struct smd_transport_ops smd_transport_shm = {
 	.name = "shm",
+	.preference = 3,
 	.is_stream = true,
 	.within_host = true,
 	.room = 64u << 10, /* as over TCP: small frames find each other, large ones come in time */

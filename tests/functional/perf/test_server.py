@@ -96,7 +96,7 @@ class ServerTest(ProgramTest):
     def test_usage_errors(self):
         for option, text in [("--threads=0", '--threads: must be 1 to 64, got "0"'),
                              ("--threads=65", '--threads: must be 1 to 64, got "65"'),
-                             ("--transport=pigeon", '--transport: must be auto, rdma or tcp, got "pigeon"'),
+                             ("--transport=pigeon", '--transport: must be auto, shm, rdma or tcp, got "pigeon"'),
                              ("--bandwidth=fast", "--bandwidth"),
                              ("--bandwidth=3/2", "--bandwidth: must be a bandwidth such as 25gbps, or a part of the link's such as 1/2"),
                              ("--memory-limit=much", "--memory-limit"),

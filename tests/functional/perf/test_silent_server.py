@@ -58,9 +58,9 @@ NAMESPACE = enter_namespace()
 
 
 class SilentServerTest(ProgramTest):
-    def start_ranks(self, addresses, *options, limit=LIMIT):
+    def start_ranks(self, addresses, *options, limit=LIMIT, transport="auto"):
         variables = {"SUMMAND_HEARTBEAT_LIMIT": limit} if limit else {}
-        ranks = [self.start_rank(r, 2, addresses, *options, **variables) for r in range(2)]
+        ranks = [self.start_rank(r, 2, addresses, *options, SUMMAND_TRANSPORT=transport, **variables) for r in range(2)]
         ranks[0].stdout.readline()  # rank 0 has something to say when all have joined
         time.sleep(0.3)
         return ranks
@@ -75,7 +75,7 @@ class SilentServerTest(ProgramTest):
 
     def test_stopped(self):
         servers = [self.start_server() for _ in range(2)]
-        ranks = self.start_ranks([address for _, address in servers], "--sizes=4,256K", "--iters=1500")
+        ranks = self.start_ranks([address for _, address in servers], "--sizes=4,256K", "--iters=1500", transport="tcp")
         servers[0][0].send_signal(signal.SIGSTOP)
         self.assert_taken_over(ranks, servers[0][1])
 
@@ -100,7 +100,7 @@ class SilentServerTest(ProgramTest):
                 near, far = self.start_server(), self.start_server()
                 proxy = Proxy(far[1])
                 proxy.swallows = swallows
-                ranks = self.start_ranks([near[1], proxy.address], "--sizes=4,1M", "--iters=800")
+                ranks = self.start_ranks([near[1], proxy.address], "--sizes=4,1M", "--iters=800", transport="tcp")
                 proxy.cut.set()
                 self.assert_taken_over(ranks, proxy.address)
 
@@ -109,7 +109,7 @@ class SilentServerTest(ProgramTest):
         near = self.start_server()[1]
         far = self.start_program("summand-reduction-server", "--listen=127.0.0.2:0", "--memory-limit=64M")
         address = far.stdout.readline().split()[1]
-        ranks = self.start_ranks([near, address], "--sizes=4,256K", "--iters=1500")
+        ranks = self.start_ranks([near, address], "--sizes=4,256K", "--iters=1500", transport="tcp")
         subprocess.run(["ip", "route", "add", "blackhole", "127.0.0.2/32", "table", "local"], check=True)
         self.addCleanup(subprocess.run, ["ip", "route", "del", "blackhole", "127.0.0.2/32", "table", "local"])
         self.assert_taken_over(ranks, address)

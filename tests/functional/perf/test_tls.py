@@ -35,7 +35,8 @@ class TlsTest(ProgramTest):
         for rank in ranks:
             _, err = self.assert_ended(rank, 0)
             self.assertRegex(err, r"lane of 127.0.0.1:\d+: TLSv1.3, TLS_")
-            self.assertIn("lanes do not go over rdma: it cannot encrypt", err)
+            for other in ("rdma", "shm"):
+                self.assertIn(f"lanes do not go over {other}: it cannot encrypt", err)
 
     def test_another_token_is_not_let_in(self):
         server, address = self.start_tls_server()
@@ -79,7 +80,7 @@ class TlsTest(ProgramTest):
         for variables, text in [
                 ({"SUMMAND_TLS": "1"}, "SUMMAND_TLS: must come with SUMMAND_TOKEN_FILE"),
                 (self.tls(SUMMAND_TLS="yes"), 'SUMMAND_TLS: must be 0 or 1, got "yes"'),
-                (self.tls(SUMMAND_TRANSPORT="rdma"), "SUMMAND_TRANSPORT must be able to encrypt (tcp is, where OpenSSL was at its build), got rdma")]:
+                (self.tls(SUMMAND_TRANSPORT="shm"), "SUMMAND_TRANSPORT must be able to encrypt (tcp is, where OpenSSL was at its build), got shm")]:
             with self.subTest(text):
                 self.assert_ended(self.rank_with(address, **variables), 1, text)
         for options, text in [
@@ -90,10 +91,11 @@ class TlsTest(ProgramTest):
                 done = self.run_program("summand-reduction-server", "--listen=127.0.0.1:0", *options)
                 self.assert_usage_error(done, text)
 
-    def test_rdma_is_left_out(self):
+    def test_what_cannot_encrypt_is_left_out(self):
         server, _ = self.start_tls_server()
         self.terminate(server)
-        self.assert_ended(server, 0, "no workers over rdma: it cannot encrypt, and --tls is given")
+        self.assert_ended(server, 0, "no workers over rdma: it cannot encrypt, and --tls is given",
+                          "no workers over shm: it cannot encrypt, and --tls is given")
 
     def test_a_configuration_of_openssl_has_no_say(self):
         """Not one that breaks TLS 1.3, weakens it, or leaves OpenSSL's default library without what is needed."""

@@ -110,7 +110,7 @@ class HybridTest(JobTest):
 
     def test_the_hosts_own_part_does_not_cross_its_link(self):
         """With two workers and a server the reducers have a quarter each: of 1 MiB three quarters cross a worker's link, and
-        the other's quarter, which is 1 MiB in all, each way."""
+        the other's quarter, which is 1 MiB in all, each way. The own quarter is in memory that rank and reducer share, and crosses nothing."""
         count = "cat /sys/class/net/{}/statistics/tx_bytes"
         perf = f"{os.path.abspath(BIN)}/summand-perf allreduce --group=test --rank=$RANK --nranks=$WORLD_SIZE --sizes=1M --iters={ITERATIONS} --warmup=0 " \
                f"--json >/dev/null"
@@ -121,7 +121,7 @@ class HybridTest(JobTest):
             link, own, link_then, own_then = map(int, self.read(run, f"logs/{name}.log").split())
             sent, local = (link_then - link) / MIB / ITERATIONS, (own_then - own) / MIB / ITERATIONS
             self.assertTrue(1.0 <= sent < 1.2, f"{name}: {sent} MiB for each operation")
-            self.assertTrue(0.5 <= local < 0.8, f"{name}: {local} MiB for each operation on loopback")
+            self.assertLess(local, 0.01, f"{name}: MiB for each operation on loopback")
 
     def test_more_servers_and_as_few_as_in_the_job_file(self):
         """Those that are added have a whole share, and the reducers keep theirs."""

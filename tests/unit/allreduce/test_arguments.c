@@ -70,7 +70,7 @@ static void arguments_of_a_context_are_checked(void **state)
 		{{.servers = "a:0"}, -EINVAL,
 			"reduction servers: each must be host:port, got \"a:0\""},
 		{{.servers = "a:1", .transport = "pigeon"}, -EINVAL,
-			"SUMMAND_TRANSPORT: must be auto, rdma or tcp, got \"pigeon\""},
+			"SUMMAND_TRANSPORT: must be auto, shm, rdma or tcp, got \"pigeon\""},
 		{{.servers = "a:1", .replica = longest}, -EINVAL,
 			"SUMMAND_REPLICA: must have at most 255 bytes, got 256"},
 		{{.servers = "a:1", .replica = "a\tb"}, -EINVAL,

@@ -46,7 +46,7 @@ static void every_condition_must_hold(void **state)
 	setenv("SUMMAND_NCCL_GDR", "0", 1);
 	assert_refused(&card, "SUMMAND_NCCL_GDR is not 1");
 	unsetenv("SUMMAND_TRANSPORT");
-	assert_refused(&card, "SUMMAND_TRANSPORT lets lanes go over tcp, which copies");
+	assert_refused(&card, "SUMMAND_TRANSPORT lets lanes go over shm, which copies");
 	setenv("SUMMAND_TRANSPORT", "tcp", 1);
 	assert_refused(&card, "SUMMAND_TRANSPORT lets lanes go over tcp, which copies");
 	assert_refused(&plain, "eth0 has no RDMA device");

@@ -11,7 +11,7 @@
 #include "reduction_server/transport/transports.h"
 #include "worker/libsummand/config.h"
 
-static const struct smd_transport_ops pigeon = {.name = "pigeon", .preference = 3};
+static const struct smd_transport_ops pigeon = {.name = "pigeon", .preference = 4};
 static const struct smd_transport_ops snail = {.name = "snail"};
 
 /* Takes the place of transports.c. */
@@ -19,6 +19,7 @@ const struct smd_transport_ops *const smd_transports[] = {
 	&smd_transport_tcp,
 	&snail,
 	&smd_transport_rdma,
+	&smd_transport_shm,
 	&pigeon,
 	NULL,
 };
@@ -42,10 +43,11 @@ static void auto_goes_by_preference_and_leaves_out_who_has_none(void **state)
 	const struct smd_transport_ops *found[SMD_TRANSPORTS_MAX];
 
 	(void)state;
-	assert_int_equal(smd_transport_select("auto", found), 3);
+	assert_int_equal(smd_transport_select("auto", found), 4);
 	assert_ptr_equal(found[0], &pigeon);
-	assert_ptr_equal(found[1], &smd_transport_rdma);
-	assert_ptr_equal(found[2], &smd_transport_tcp);
+	assert_ptr_equal(found[1], &smd_transport_shm);
+	assert_ptr_equal(found[2], &smd_transport_rdma);
+	assert_ptr_equal(found[3], &smd_transport_tcp);
 }
 
 static void names_are_those_of_the_table(void **state)
@@ -53,7 +55,7 @@ static void names_are_those_of_the_table(void **state)
 	char names[SMD_TRANSPORT_NAMES_MAX];
 
 	(void)state;
-	assert_string_equal(smd_transport_names(names), "auto, pigeon, rdma or tcp");
+	assert_string_equal(smd_transport_names(names), "auto, pigeon, shm, rdma or tcp");
 }
 
 /* Reads what a worker is told: its servers, and `transport`. */
@@ -76,12 +78,12 @@ static void a_worker_may_ask_for_it(void **state)
 	assert_ptr_equal(config.transports[0], &pigeon);
 	smd_config_free(&config);
 	assert_int_equal(read_config("auto", &config, &error), 0);
-	assert_int_equal(config.ntransports, 3);
+	assert_int_equal(config.ntransports, 4);
 	assert_ptr_equal(config.transports[0], &pigeon);
 	smd_config_free(&config);
 	assert_int_not_equal(read_config("telegraph", &config, &error), 0);
 	assert_string_equal(error.text,
-		"SUMMAND_TRANSPORT: must be auto, pigeon, rdma or tcp, got \"telegraph\"");
+		"SUMMAND_TRANSPORT: must be auto, pigeon, shm, rdma or tcp, got \"telegraph\"");
 }
 
 int main(void)

@@ -20,7 +20,7 @@ static int check_wanted(struct smd_error *error)
 	return 0;
 }
 
-/* With "auto" a lane may become TCP's, which copies. */
+/* With "auto" a lane may share memory or become TCP's, both of which copy. */
 static int check_transport(struct smd_error *error)
 {
 	struct smd_config config;
