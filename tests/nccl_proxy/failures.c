@@ -25,7 +25,7 @@ static void choose_whole(const struct stream *stream, unsigned index, struct pro
 {
 	op->dtype = NCCL_FLOAT32;
 	op->op = NCCL_SUM;
-	op->count = stream->proxy->shape.slot_bytes / 4;
+	op->count = fleet_share(stream->proxy->shape.slot_bytes / 4);
 	op->seed = index;
 }
 
@@ -54,7 +54,7 @@ static void work_until_failure(struct proxy *proxy, const char *culprit)
 	for (unsigned i = 0; result == NCCL_SUCCESS; i = (i + 1) % SLOTS) {
 		ops[i].slot = i;
 		ops[i].dtype = NCCL_FLOAT32;
-		ops[i].count = 1 << 18;
+		ops[i].count = fleet_share(1 << 18);
 		result = ops[i].request ? proxy_test(proxy, &ops[i]) : proxy_start(proxy, &ops[i]);
 		sched_yield();
 	}

@@ -50,6 +50,10 @@ double fleet_now(void);
 /* How the limits of this build differ from a plain one's: a factor. */
 int fleet_slowness(void);
 
+/* Of what is done or carried often: all of it; an eighth over an RDMA device (SUMMAND_TEST_RDMA), which is mostly
+ * an emulated one that computes each packet's checksum. */
+size_t fleet_share(size_t whole);
+
 /* Fails the node: says where and what, and all that was logged, and ends it. */
 _Noreturn void fleet_fail(const char *file, int line, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));

@@ -58,10 +58,21 @@ static const size_t sizes[] = {0, 1, 3, 64, 127, 4095, 4096, 4097, 16320, 16384,
 	524288, 1000003, (4 << 20) - 1, (4 << 20) + 1, 12582912, 64 << 20};
 #define NSIZES (sizeof(sizes) / sizeof(sizes[0]))
 
+/* The longest of all once; over an RDMA device up to those of several chunks. */
+static size_t count_sizes(int version)
+{
+	size_t nsizes = version == 12 ? NSIZES : NSIZES - 1;
+
+	while (sizes[nsizes - 1] > fleet_share(8 << 20)) {
+		nsizes--;
+	}
+	return nsizes;
+}
+
 static void ring_of_sizes(struct fleet_node *node, struct net *net)
 {
 	struct ends ends = connect_ring(node, net);
-	size_t nsizes = net->version == 12 ? NSIZES : NSIZES - 1; /* the longest once */
+	size_t nsizes = count_sizes(net->version);
 	size_t room = sizes[nsizes - 1] + 64;
 	uint8_t *out = buffer(room);
 	uint8_t *in = buffer(room);

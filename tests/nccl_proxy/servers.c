@@ -35,7 +35,7 @@ static void run_server(int ready, pid_t parent)
 	if (!freopen("/dev/null", "w", stdout)) {
 		_exit(126);
 	}
-	execl(path, path, listen, "--threads=1", "--memory-limit=512M",
+	execl(path, path, listen, "--threads=1", rdma ? "--memory-limit=64M" : "--memory-limit=512M",
 		rdma ? "--transport=auto" : "--transport=tcp", "--bandwidth=10gbps", option,
 		token_file ? token : (char *)NULL, (char *)NULL);
 	perror(path);

@@ -182,7 +182,8 @@ bool every_operation(void)
 
 static void use_bounce_buffer(struct fleet_node *node)
 {
-	play(node, 8, (struct proxy_shape){.slots = 8, .slot_bytes = 4 << 20}, 24, choose_large);
+	play(node, 8, (struct proxy_shape){.slots = 8, .slot_bytes = 4 << 20},
+		(unsigned)fleet_share(24), choose_large);
 }
 
 /* 64 all-reduces begin without one test; further ones do, or are put off. */
@@ -196,7 +197,7 @@ static void fill_window(struct fleet_node *node)
 
 	collnet_find(&collnet, library, COLLNET_NEWEST);
 	proxy_open(&proxy, &collnet, node, &shape);
-	stream = stream_of(&proxy, 400, choose_small);
+	stream = stream_of(&proxy, 64 + (unsigned)fleet_share(336), choose_small);
 	fleet_doing("64 iallreduce");
 	stream_start(&stream);
 	CHECK(stream.started >= 64);

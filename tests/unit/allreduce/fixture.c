@@ -40,6 +40,16 @@ static void *serve(void *arg)
 	return NULL;
 }
 
+/* Each lane takes a quarter of a second to make there, all memory is touched when it is registered, and on a
+ * busy host the processors stand still for seconds. */
+static void set_emulated_defaults(struct smd_server_config *config)
+{
+	config->shards = config->shards ? config->shards : 1;
+	config->memory_bytes = config->memory_bytes ? config->memory_bytes : 8u << 20;
+	config->chunk_bytes = config->chunk_bytes ? config->chunk_bytes : SMD_CHUNK_DEFAULT / 8;
+	config->heartbeat_ms = config->heartbeat_ms ? config->heartbeat_ms : 60000;
+}
+
 /* At that address; its own is what it finds there. */
 static void start_at(struct pool *pool, struct pool_server *one, const char *listen,
 	const struct smd_server_config *wanted)
@@ -57,6 +67,9 @@ static void start_at(struct pool *pool, struct pool_server *one, const char *lis
 	config.listen = listen;
 	config.on_ended = on_ended;
 	config.owner = one;
+	if (pool->over_rdma) {
+		set_emulated_defaults(&config);
+	}
 	config.shards = config.shards ? config.shards : 2;
 	config.memory_bytes = config.memory_bytes ? config.memory_bytes : 64u << 20;
 	one->base = event_base_new();
@@ -120,6 +133,11 @@ bool pool_is_shm(void)
 int pool_rounds(int rounds)
 {
 	return pool_is_rdma() ? (rounds + 3) / 4 : rounds;
+}
+
+size_t pool_count(size_t elements)
+{
+	return pool_is_rdma() ? (elements + 7) / 8 : elements;
 }
 
 void pool_start(struct pool *pool, const char *transport, unsigned nservers,

@@ -43,11 +43,13 @@ struct pool {
 	char list[1024]; /* as SUMMAND_REDUCTION_SERVERS takes it */
 };
 
-/* Whether pools go over RDMA; and how often to do what is done `rounds` times to be sure: there the
- * processor is mostly an emulated one, so a quarter of it must do. */
+/* Whether pools go over RDMA. There the processor is mostly an emulated one, which computes each packet's
+ * checksum, so what is done `rounds` times to be sure is done a quarter as often, with an eighth of the
+ * elements in chunks as much shorter, and servers have one shard by default. */
 bool pool_is_rdma(void);
 bool pool_is_shm(void);
 int pool_rounds(int rounds);
+size_t pool_count(size_t elements);
 
 /* Over "tcp", "loopback", "fault" (wrapped around the latter), "fault over tcp", or "rdma" where a
  * test has put something in its place, in both directions. Where SUMMAND_TEST_RDMA is the address

@@ -202,9 +202,6 @@ static void bits_are_the_same_in_every_pool(void **state)
 	(void)state;
 	run_variant(&plain, expected);
 	for (size_t v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
-		if (pool_is_rdma() && strncmp(variants[v].transport, "fault", 5) == 0) {
-			continue; /* does not go over RDMA */
-		}
 		run_variant(&variants[v], digests);
 		for (unsigned c = 0; c < ncases; c++) {
 			if (digests[c] != expected[c]) {
@@ -236,9 +233,6 @@ static void bits_are_the_same_with_the_scalar_kernels(void **state)
 	FILE *child;
 
 	(void)state;
-	if (pool_is_rdma()) {
-		skip(); /* kernels are no transport's matter */
-	}
 	run_variant(&plain, expected);
 	snprintf(command, sizeof(command), "SUMMAND_CPU=scalar '%s' digests", program);
 	child = popen(command, "r");

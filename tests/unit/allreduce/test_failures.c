@@ -89,12 +89,17 @@ static void disagree_on_count(struct pool_rank *rank)
 /* Both fill a chunk of as many bytes, and many more chunks are on their way. */
 static void disagree_on_type(struct pool_rank *rank)
 {
+	const size_t count = pool_count(3 << 20);
+	char text[64];
+
 	check_sums_are_right(rank->comm);
 	wait_for_all(rank);
-	CHECK(sum(rank->comm, 3 << 20, rank->rank == 2 ? SMD_INT32 : SMD_FLOAT32) == -EINVAL);
+	CHECK(sum(rank->comm, count, rank->rank == 2 ? SMD_INT32 : SMD_FLOAT32) == -EINVAL);
 	check_says("rank 2 (rank-2) ");
-	check_says("int32 sum of 3145728 ");
-	check_says("float32 sum of 3145728 ");
+	snprintf(text, sizeof(text), "int32 sum of %zu ", count);
+	check_says(text);
+	snprintf(text, sizeof(text), "float32 sum of %zu ", count);
+	check_says(text);
 	check_another_goes_on(rank);
 }
 
@@ -152,7 +157,7 @@ static int run_victim(char **argv, bool ends)
 	CHECK(smd_context_create(&options, &context) == 0);
 	CHECK(smd_comm_create(context, argv[2], atoi(argv[3]), atoi(argv[4]), &comm) == 0);
 	for (int i = 0;; i++) {
-		CHECK(sum(comm, 300000, SMD_FLOAT32) == 0);
+		CHECK(sum(comm, pool_count(300000), SMD_FLOAT32) == 0);
 		if (i == 5 && write(STDOUT_FILENO, "!", 1) != 1) {
 			return EXIT_FAILURE;
 		}
@@ -212,7 +217,7 @@ static void work_until_lost(struct pool_rank *rank)
 
 	CHECK(smd_comm_create(rank->context, "beside", 2, rank->rank, &beside) == 0);
 	while (ret == 0) {
-		ret = sum(rank->comm, 300000, SMD_FLOAT32);
+		ret = sum(rank->comm, pool_count(300000), SMD_FLOAT32);
 	}
 	killed = atomic_load(&death->killed);
 	CHECK(ret == -ECONNRESET);
@@ -331,7 +336,7 @@ static void work_until_the_server_ends(struct pool_rank *rank)
 	int ret = 0;
 
 	for (int i = 0; ret == 0; i++) {
-		ret = sum(rank->comm, 300000, SMD_FLOAT32);
+		ret = sum(rank->comm, pool_count(300000), SMD_FLOAT32);
 		if (i == 3) {
 			atomic_fetch_add(&end->begun, 1);
 		}
@@ -436,7 +441,7 @@ static void a_dead_address_is_named_within_the_timeout(void **state)
 static void a_server_is_asked_twice_to_end(void **state)
 {
 	(void)state;
-	for (int i = 0; i < pool_rounds(30); i++) {
+	for (int i = 0; i < 30; i++) {
 		struct pool pool;
 		smd_context *context;
 		smd_comm *comm;
@@ -587,8 +592,17 @@ int main(int argc, char **argv)
 		cmocka_unit_test(a_request_is_done_when_every_rank_has_come),
 	};
 
+	const struct CMUnitTest over_rdma[] = {
+		cmocka_unit_test(ranks_that_disagree_are_both_named),
+		cmocka_unit_test(a_rank_that_leaves_early_ends_that_group_only),
+		cmocka_unit_test(servers_that_end_are_named_by_their_addresses),
+	};
+
 	if (argc >= 5) {
 		return run_victim(argv, argc > 5);
+	}
+	if (pool_is_rdma()) {
+		return cmocka_run_group_tests(over_rdma, NULL, NULL);
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

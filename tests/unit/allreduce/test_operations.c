@@ -32,7 +32,7 @@ static void check_filled(const int32_t *buffer, size_t count, int factor)
 static void reduce_to_each(struct pool_rank *rank)
 {
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
-		size_t count = counts[c];
+		size_t count = pool_count(counts[c]);
 		int32_t *send = malloc(count * sizeof(*send));
 		int32_t *recv = malloc(count * sizeof(*recv));
 
@@ -93,23 +93,24 @@ static int test_first; /* its address tells mix() to test before it waits */
 /* Started in the same order everywhere, waited for in another order on each rank. */
 static void mix(struct pool_rank *rank)
 {
-	enum { COUNT = 50000, ROUNDS = 4 };
+	enum { ROUNDS = 4 };
+	const size_t count = pool_count(50000);
 	smd_request *requests[3 * ROUNDS];
 	int32_t *buffers[3 * ROUNDS];
 
 	for (int i = 0; i < 3 * ROUNDS; i++) {
 		int root = i % NRANKS;
 
-		buffers[i] = malloc(COUNT * sizeof(int32_t));
-		fill(buffers[i], COUNT, rank->rank);
+		buffers[i] = malloc(count * sizeof(int32_t));
+		fill(buffers[i], count, rank->rank);
 		if (i % 3 == 0) {
-			CHECK(smd_broadcast_start(rank->comm, buffers[i], COUNT, SMD_INT32, root,
+			CHECK(smd_broadcast_start(rank->comm, buffers[i], count, SMD_INT32, root,
 				      &requests[i]) == 0);
 		} else if (i % 3 == 1) {
-			CHECK(smd_reduce_start(rank->comm, buffers[i], buffers[i], COUNT, SMD_INT32,
+			CHECK(smd_reduce_start(rank->comm, buffers[i], buffers[i], count, SMD_INT32,
 				      SMD_SUM, root, &requests[i]) == 0);
 		} else {
-			CHECK(smd_allreduce_start(rank->comm, buffers[i], buffers[i], COUNT,
+			CHECK(smd_allreduce_start(rank->comm, buffers[i], buffers[i], count,
 				      SMD_INT32, SMD_SUM, &requests[i]) == 0);
 		}
 	}
@@ -121,7 +122,7 @@ static void mix(struct pool_rank *rank)
 		while (rank->argument && !smd_request_test(requests[i])) {
 		}
 		CHECK(smd_request_wait(requests[i]) == 0);
-		check_filled(buffers[i], COUNT, i % 3 == 0 ? root + 1 : reduced);
+		check_filled(buffers[i], count, i % 3 == 0 ? root + 1 : reduced);
 		free(buffers[i]);
 	}
 	CHECK(smd_barrier(rank->comm) == 0);
@@ -215,7 +216,7 @@ static void share_the_progress(struct pool_rank *rank)
 		char group[32];
 
 		snprintf(group, sizeof(group), "turn-%d", t);
-		waiters[t].rounds = pool_rounds(200);
+		waiters[t].rounds = 200;
 		CHECK(smd_comm_create(rank->context, group, NRANKS, rank->rank, &waiters[t].comm) ==
 			0);
 	}
@@ -253,6 +254,13 @@ int main(void)
 		cmocka_unit_test(an_unknown_mode_is_refused),
 		cmocka_unit_test(threads_share_a_context),
 	};
+	const struct CMUnitTest over_rdma[] = {
+		cmocka_unit_test(poll_mode_needs_no_thread),
+	};
+
+	if (pool_is_rdma()) {
+		return cmocka_run_group_tests(over_rdma, NULL, NULL);
+	}
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
