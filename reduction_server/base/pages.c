@@ -5,6 +5,8 @@
 #include <stdbool.h>
 #include <sys/mman.h>
 
+#include "reduction_server/base/numa.h"
+
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
 #endif
@@ -57,6 +59,16 @@ int smd_pages_map(struct smd_pages *pages, size_t bytes)
 		pages->kind = SMD_PAGES_TRANSPARENT;
 	}
 	return 0;
+}
+
+int smd_pages_map_near(struct smd_pages *pages, size_t bytes, int node)
+{
+	int ret = smd_pages_map(pages, bytes);
+
+	if (ret == 0) { /* where that may not be said, it comes from where it is touched */
+		(void)smd_numa_bind(pages->memory, bytes, node);
+	}
+	return ret;
 }
 
 void smd_pages_unmap(struct smd_pages *pages)

@@ -26,6 +26,8 @@ struct smd_pages {
 /* Maps it, all zeros. What is not touched takes no memory, but for those that were set aside. 0 or
  * -ENOMEM. */
 int smd_pages_map(struct smd_pages *pages, size_t bytes);
+/* The same, from that NUMA node as long as it has some; -1: from where it is touched. */
+int smd_pages_map_near(struct smd_pages *pages, size_t bytes, int node);
 void smd_pages_unmap(struct smd_pages *pages);
 
 /* A phrase for the log. */

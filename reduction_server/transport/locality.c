@@ -1,23 +1,21 @@
-/* Reads the nodes of network cards and processors from sysfs, and tells the kernel which to use. */
+/* Reads the nodes of network cards and processors from sysfs, and tells the kernel which processors to use. */
 #include "reduction_server/transport/locality.h"
 
 #include <errno.h>
 #include <limits.h>
-#include <linux/mempolicy.h>
 #include <net/if.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "reduction_server/base/log.h"
+#include "reduction_server/base/numa.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
 #include "reduction_server/transport/transport.h"
 
-#define NODES_MAX      1024
 #define PROCESSORS_MAX 8192
 
 static int interface_node(const char *root, const char *interface)
@@ -31,7 +29,7 @@ static int interface_node(const char *root, const char *interface)
 	if (!file) {
 		return -1; /* it is no card: a bridge, a tunnel */
 	}
-	if (fscanf(file, "%d", &node) != 1 || node >= NODES_MAX) {
+	if (fscanf(file, "%d", &node) != 1 || node >= SMD_NUMA_NODES_MAX) {
 		node = -1;
 	}
 	fclose(file);
@@ -112,38 +110,6 @@ int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses)
 	return smd_locality_node(addresses, "");
 }
 
-struct node_mask {
-	unsigned long bits[NODES_MAX / (8 * sizeof(unsigned long))];
-};
-
-static struct node_mask mask_of(int node)
-{
-	const unsigned width = 8 * sizeof(unsigned long);
-	struct node_mask mask = {{0}};
-
-	mask.bits[(unsigned)node / width] |= 1ul << (unsigned)node % width;
-	return mask;
-}
-
-int smd_locality_bind(void *memory, size_t length, int node)
-{
-	const struct node_mask mask = mask_of(node);
-
-	if (syscall(SYS_mbind, memory, length, MPOL_PREFERRED, mask.bits, NODES_MAX + 1ul,
-		    MPOL_MF_MOVE)) {
-		return -errno;
-	}
-	return 0;
-}
-
-int smd_locality_prefer(int node)
-{
-	const struct node_mask mask = mask_of(node);
-
-	return syscall(SYS_set_mempolicy, MPOL_PREFERRED, mask.bits, NODES_MAX + 1ul) == 0 ? 0
-											   : -errno;
-}
-
 /* A list such as "0-7,16-23". */
 static void read_processors(FILE *file, cpu_set_t *set, size_t size)
 {
@@ -211,7 +177,7 @@ void smd_locality_settle(const struct smd_locality_ways *ways, const char *liste
 	int node = smd_locality_of(ways, listen);
 
 	if (node >= 0) {
-		log_settled("server", "memory", node, smd_locality_prefer(node));
+		log_settled("server", "memory", node, smd_numa_prefer(node));
 	}
 	if (pins && node >= 0) {
 		log_settled("server", "threads", node, smd_locality_pin(node, ""));
@@ -239,5 +205,5 @@ void smd_locality_settle_towards(const struct smd_locality_ways *ways, const cha
 		return;
 	}
 	log_settled(who, "the progress thread", node, smd_locality_pin(node, ""));
-	log_settled(who, "its memory", node, smd_locality_prefer(node));
+	log_settled(who, "its memory", node, smd_numa_prefer(node));
 }

@@ -33,13 +33,6 @@ struct smd_locality_ways {
  * of its own for them, which may be others than the addresses', else their interfaces'. */
 int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses);
 
-/* This memory comes from that node as long as it has some, and what has been touched of it is moved there.
- * 0 or -errno. */
-int smd_locality_bind(void *memory, size_t length, int node);
-
-/* All memory does, of this thread and those that it makes. 0 or -errno. */
-int smd_locality_prefer(int node);
-
 /* Threads run on that node's processors, as far as they may be used. 0 or -errno; -ENODEV: none of
  * them may. */
 int smd_locality_pin(int node, const char *root);

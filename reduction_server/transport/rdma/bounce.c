@@ -3,12 +3,13 @@
 
 #include <assert.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+
+#include "reduction_server/base/pages.h"
 
 #define SLOTS_MOST (SMD_RDMA_BOUNCE_SLAB / SMD_RDMA_BOUNCE_LEAST)
 
 struct smd_rdma_bounce_slab {
-	uint8_t *memory;
+	struct smd_pages pages;
 	struct smd_rdma_keys keys;
 	size_t slot_bytes;
 	unsigned count; /* slots */
@@ -27,7 +28,7 @@ static void slab_cut(struct smd_rdma_bounce_slab *slab, size_t slot_bytes)
 	for (unsigned i = 0; i < slab->count; i++) {
 		slab->regions[i] = (struct smd_rdma_region){
 			.keys = slab->keys,
-			.slot = slab->memory + i * slot_bytes,
+			.slot = slab->pages.memory + i * slot_bytes,
 			.slab = slab,
 		};
 		slab->free[slab->count - 1 - i] = &slab->regions[i];
@@ -40,7 +41,7 @@ static void slab_destroy(struct smd_rdma_bounce *bounce, struct smd_rdma_bounce_
 	bounce->config->dereg(bounce->config->owner, slab->keys.handle);
 	bounce->counts->deregistrations++;
 	bounce->counts->pinned -= SMD_RDMA_BOUNCE_SLAB;
-	munmap(slab->memory, SMD_RDMA_BOUNCE_SLAB);
+	smd_pages_unmap(&slab->pages);
 	free(slab);
 }
 
@@ -49,22 +50,20 @@ static struct smd_rdma_bounce_slab *slab_create(struct smd_rdma_bounce *bounce)
 {
 	const struct smd_rdma_memory_config *config = bounce->config;
 	struct smd_rdma_bounce_slab *slab = malloc(sizeof(*slab));
-	void *memory = mmap(NULL, SMD_RDMA_BOUNCE_SLAB, PROT_READ | PROT_WRITE,
-		MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-	if (slab && memory != MAP_FAILED &&
-		config->reg(config->owner, memory, SMD_RDMA_BOUNCE_SLAB, SMD_RDMA_WRITE,
-			&slab->keys) == 0) {
-		slab->memory = memory;
-		bounce->counts->registrations++;
-		bounce->counts->pinned += SMD_RDMA_BOUNCE_SLAB;
-		return slab;
+	if (!slab || smd_pages_map_near(&slab->pages, SMD_RDMA_BOUNCE_SLAB, config->node)) {
+		free(slab);
+		return NULL;
 	}
-	if (memory != MAP_FAILED) {
-		munmap(memory, SMD_RDMA_BOUNCE_SLAB);
+	if (config->reg(config->owner, slab->pages.memory, SMD_RDMA_BOUNCE_SLAB, SMD_RDMA_WRITE,
+		    &slab->keys)) {
+		smd_pages_unmap(&slab->pages);
+		free(slab);
+		return NULL;
 	}
-	free(slab);
-	return NULL;
+	bounce->counts->registrations++;
+	bounce->counts->pinned += SMD_RDMA_BOUNCE_SLAB;
+	return slab;
 }
 
 void smd_rdma_bounce_create(struct smd_rdma_bounce *bounce,

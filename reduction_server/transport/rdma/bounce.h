@@ -2,7 +2,7 @@
  * Bounce slots: registered memory of our own that payloads are copied through, where a caller's
  * memory cannot stay registered because nobody would tell when it is unmapped.
  *
- * Slots are cut from slabs that are registered once, when the first payload of their size comes,
+ * Slots are cut from slabs of huge pages on the card's NUMA node that are registered once, when the first payload of their size comes,
  * and kept until the pool is destroyed. A slot may be held for as long as other ranks are waited
  * for, so nobody waits for one: where none is free the caller does without.
  *

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 
 #include "reduction_server/base/pages.h"
-#include "reduction_server/transport/locality.h"
 #include "reduction_server/transport/rdma/rdma.h"
 
 #define PLACE  (((size_t)SMD_RDMA_BUFFERS_BYTES + 4095) & ~(size_t)4095)
@@ -22,12 +21,9 @@ static struct rdma_slab *slab_create(struct rdma_buffers *buffers)
 {
 	struct rdma_slab *slab = calloc(1, sizeof(*slab));
 
-	if (slab && smd_pages_map(&slab->pages, SMD_PAGES_HUGE)) {
+	if (slab && smd_pages_map_near(&slab->pages, SMD_PAGES_HUGE, buffers->node)) {
 		free(slab);
 		slab = NULL;
-	}
-	if (slab && buffers->node >= 0) { /* or it comes from where it is touched */
-		(void)smd_locality_bind(slab->pages.memory, SMD_PAGES_HUGE, buffers->node);
 	}
 	if (slab) {
 		LIST_INSERT_HEAD(&buffers->slabs, slab, link);

@@ -381,6 +381,7 @@ static int device_create(struct rdma_device *device, uint8_t port)
 		.owner = device,
 		.bytes_max = device->loop->settings.cache,
 		.bounce_max = device->loop->settings.bounce,
+		.node = device->buffers.node,
 		/* So many small ones, beside as many pieces as there is room for. */
 		.entries_max = SMD_RDMA_MEMORY_ENTRIES_DEFAULT +
 			       (unsigned)(device->loop->settings.cache / SMD_RDMA_MEMORY_PIECE),

@@ -1,6 +1,7 @@
 /*
  * Large memory in huge pages: which are taken, what there is not enough of, and that all of it can
- * be used. mmap() and madvise() are the test's, so that it needs no pages that were set aside.
+ * be used; and from which NUMA node. mmap(), madvise() and system calls are the test's, so that it needs no pages
+ * that were set aside, and no second node.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -9,10 +10,13 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <linux/mempolicy.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
+#include "reduction_server/base/numa.h"
 #include "reduction_server/base/pages.h"
 
 #define POPULATE 23 /* MADV_POPULATE_WRITE */
@@ -23,6 +27,10 @@ static struct {
 	bool transparent; /* the kernel has them */
 	int live;         /* mappings of the test's */
 	unsigned populated;
+	void *bound; /* to `nodes`, a bit for each, */
+	size_t bound_bytes;
+	unsigned long nodes;
+	int policy;
 } machine;
 
 void *__real_mmap(void *address, size_t length, int prot, int flags, int fd, off_t offset);
@@ -30,6 +38,7 @@ int __real_munmap(void *address, size_t length);
 void *__wrap_mmap(void *address, size_t length, int prot, int flags, int fd, off_t offset);
 int __wrap_munmap(void *address, size_t length);
 int __wrap_madvise(void *address, size_t length, int advice);
+long __wrap_syscall(long number, ...);
 
 void *__wrap_mmap(void *address, size_t length, int prot, int flags, int fd, off_t offset)
 {
@@ -61,6 +70,22 @@ int __wrap_madvise(void *address, size_t length, int advice)
 	}
 	errno = EINVAL;
 	return -1;
+}
+
+long __wrap_syscall(long number, ...)
+{
+	va_list args;
+
+	va_start(args, number);
+	if (number == SYS_mbind) {
+		machine.bound = va_arg(args, void *);
+		machine.bound_bytes = va_arg(args, size_t);
+	}
+	machine.policy = va_arg(args, int);
+	machine.nodes = *va_arg(args, const unsigned long *);
+	va_end(args);
+	errno = machine.forbidden ? EPERM : 0;
+	return machine.forbidden ? -1 : 0;
 }
 
 static enum smd_pages_kind map_and_use(size_t bytes)
@@ -114,12 +139,45 @@ static void ordinary_ones_are_always_there(void **state)
 	assert_int_equal(map_and_use(1), SMD_PAGES_SMALL);
 }
 
+/* The ways of both are alike: what the kernel does not allow costs nothing but distance. */
+static void memory_comes_from_the_node_that_is_asked_for(void **state)
+{
+	struct smd_pages pages;
+
+	(void)state;
+	for (int allowed = 0; allowed < 2; allowed++) {
+		machine.forbidden = !allowed;
+		assert_int_equal(smd_pages_map_near(&pages, 4 * SMD_PAGES_HUGE, 3), 0);
+		assert_ptr_equal(machine.bound, pages.memory);
+		assert_int_equal(machine.bound_bytes, 4 * SMD_PAGES_HUGE);
+		assert_int_equal(machine.nodes, 1 << 3);
+		assert_int_equal(machine.policy, MPOL_PREFERRED); /* others', when it has none left */
+		smd_pages_unmap(&pages);
+		machine.nodes = 0;
+		assert_int_equal(smd_numa_prefer(5), allowed ? 0 : -EPERM);
+		assert_int_equal(machine.nodes, 1 << 5);
+	}
+}
+
+static void of_no_node_nothing_is_asked(void **state)
+{
+	struct smd_pages pages;
+
+	(void)state;
+	assert_int_equal(smd_pages_map_near(&pages, SMD_PAGES_HUGE, -1), 0);
+	assert_int_equal(smd_numa_prefer(-1), 0);
+	assert_int_equal(machine.nodes, 0);
+	smd_pages_unmap(&pages);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(pages_that_are_set_aside_come_first, set_up),
 		cmocka_unit_test_setup(too_few_of_them_are_left_alone, set_up),
 		cmocka_unit_test_setup(ordinary_ones_are_always_there, set_up),
+		cmocka_unit_test_setup(memory_comes_from_the_node_that_is_asked_for, set_up),
+		cmocka_unit_test_setup(of_no_node_nothing_is_asked, set_up),
 	};
 
 	return cmocka_run_group_tests_name("pages", tests, NULL, NULL);

@@ -86,6 +86,7 @@ struct smd_rdma_memory *registrar_cache(unsigned entries_max, uint64_t bytes_max
 		.entries_max = entries_max,
 		.bytes_max = bytes_max,
 		.bounce_max = registrar.bounce_max,
+		.node = -1,
 	};
 	struct smd_rdma_memory *memory = smd_rdma_memory_create(&config);
 

@@ -74,6 +74,7 @@ void script_reset(void)
 	};
 
 	script = (struct script){
+		.node = -1,
 		.limits = {.queue_depth = 1024,
 			.completions = 65536,
 			.message_bytes = 1u << 30,

@@ -72,6 +72,7 @@ struct script_call {
 
 struct script {
 	/* The device. */
+	int node; /* NUMA's */
 	struct smd_verbs_limits limits;
 	uint32_t inline_most;
 	/* What happens by itself. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/pages.h"
 #include "reduction_server/transport/rdma/bounce.h"
 #include "tests/unit/rdma/peer.h"
 
@@ -146,6 +147,34 @@ static void when_no_slot_is_left_memory_is_registered(void **state)
 	unsetenv("SUMMAND_RDMA_BOUNCE");
 }
 
+static int bound_to = -1;
+
+int __wrap_smd_numa_bind(void *memory, size_t length, int node);
+
+int __wrap_smd_numa_bind(void *memory, size_t length, int node)
+{
+	assert_int_equal((uintptr_t)memory % SMD_PAGES_HUGE, 0);
+	if (length == SMD_RDMA_BOUNCE_SLAB) {
+		bound_to = node;
+	}
+	return 0;
+}
+
+static void slots_are_in_huge_pages_near_the_card(void **state)
+{
+	struct link *link = *state;
+	struct peer peer;
+
+	script.node = 1;
+	place = calloc(1, LENGTH);
+	peer_open(&peer, link);
+	advertised = smd_lane_advertise(peer.end.lane, place, LENGTH, nowhere);
+	assert_true(advertised->beside);
+	assert_int_equal(bound_to, 1);
+	peer_close(&peer, link);
+	free(place);
+}
+
 /* Where the watch sees the memory nothing is copied. */
 static void watched_memory_needs_no_slot(void **state)
 {
@@ -171,6 +200,7 @@ int main(void)
 		STAGE(a_payload_arrives_in_a_slot_and_is_claimed),
 		STAGE(when_no_slot_is_left_memory_is_registered),
 		STAGE(watched_memory_needs_no_slot),
+		STAGE(slots_are_in_huge_pages_near_the_card),
 	};
 
 	return cmocka_run_group_tests_name("rdma bounce slots", tests, NULL, NULL);

@@ -203,7 +203,7 @@ static void deregistered_memory_of_a_device_lives_while_it_is_used(void **state)
 
 static void a_card_may_refuse_memory_of_a_device(void **state)
 {
-	const struct smd_rdma_memory_config config = {.owner = &registrar};
+	const struct smd_rdma_memory_config config = {.owner = &registrar, .node = -1};
 	struct smd_rdma_memory *none = smd_rdma_memory_create(&config);
 
 	(void)state;

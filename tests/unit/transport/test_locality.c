@@ -1,4 +1,4 @@
-/* The NUMA node of a network card, read from a tree of files like the kernel's, and what is kept there. */
+/* The NUMA node of a network card, read from a tree of files like the kernel's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,20 +82,6 @@ static void a_transport_s_own_card_comes_before_the_interface_s(void **state)
 	assert_int_equal(smd_locality_of(&without, "127.0.0.1:7"), -1);
 }
 
-static void memory_comes_from_the_node_that_is_asked_for(void **state)
-{
-	void *memory = aligned_alloc(4096, 4096);
-	int ret;
-
-	(void)state;
-	ret = smd_locality_bind(memory, 4096, 0); /* which there always is */
-	assert_true(ret == 0 || ret == -EPERM || ret == -ENOSYS);
-	if (ret == 0) {
-		assert_int_equal(smd_locality_bind(memory, 4096, 1000), -EINVAL);
-	}
-	free(memory);
-}
-
 /* Of the node's processors those that may be used. */
 static void threads_stay_on_the_node_s_processors(void **state)
 {
@@ -125,18 +111,6 @@ static void threads_stay_on_the_node_s_processors(void **state)
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
-/* Every machine has node 0; a container may not let us choose. */
-static void memory_comes_from_a_node_that_there_is(void **state)
-{
-	int ret = smd_locality_prefer(0);
-
-	(void)state;
-	assert_true(ret == 0 || ret == -EPERM || ret == -ENOSYS);
-	if (ret == 0) {
-		assert_int_equal(smd_locality_prefer(1000), -EINVAL);
-	}
-}
-
 #define TREE(test) cmocka_unit_test_setup_teardown(test, tree_set_up, tree_tear_down)
 
 int main(void)
@@ -147,9 +121,7 @@ int main(void)
 		TREE(two_cards_on_two_nodes_have_none),
 		TREE(the_way_to_a_server_leads_to_a_card),
 		cmocka_unit_test(a_transport_s_own_card_comes_before_the_interface_s),
-		cmocka_unit_test(memory_comes_from_the_node_that_is_asked_for),
 		TREE(threads_stay_on_the_node_s_processors),
-		cmocka_unit_test(memory_comes_from_a_node_that_there_is),
 	};
 
 	return cmocka_run_group_tests_name("locality", tests, NULL, NULL);
