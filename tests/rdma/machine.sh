@@ -59,13 +59,14 @@ mapfile -t arguments < <(for scenario; do arguments_of "$scenario"; done | sort 
 limit=900 # seconds; a quiet host needs a tenth of that
 [ "$again" = yes ] || rm -rf "$kept"
 mkdir -p "$kept"
+# A queue pair is tried for 30 s, and waited for 21 s; inside/failures has less patience.
 # Before other tests, where that may be said: a machine whose processors stand still for seconds loses all its lanes.
 favoured=()
 if [ "$(nice -n -10 nice 2>/dev/null || echo 0)" -lt 0 ]; then
 	favoured=(nice -n -10)
 fi
 "${favoured[@]}" "$SUMMAND_SOURCE/tools/rdma-vm" --memory=4096 --timeout="$limit" "${arguments[@]}" "--add=$inside" --env=BUILD="$build" \
-	--env=SUMMAND_BUILD="$build" --env=SUMMAND_RDMA_RETRIES=6 --env=ENGINE_TESTS="${engine_tests[*]}" \
+	--env=SUMMAND_BUILD="$build" --env=SUMMAND_RDMA_RETRIES=6 --env=SUMMAND_RDMA_TIMEOUT=20 --env=ENGINE_TESTS="${engine_tests[*]}" \
 	-- "$inside/all" "$@" > >(tee "$kept/log") 2> >(tee "$kept/errors" >&2)
 result=$?
 wait

@@ -184,7 +184,7 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 static int lane_ask(struct rdma_lane *lane, const char *address, const struct smd_origin *origin,
 	struct smd_error *error)
 {
-	const struct timeval patience = {RDMA_PATIENCE_S, 0};
+	const struct timeval patience = {lane->loop->settings.connect_s, 0};
 	struct addrinfo *list;
 	int ret = smd_rdma_loop_open_channel(lane->loop, error);
 

@@ -93,17 +93,18 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 {
 	struct rdma_lane *lane = arg;
+	const unsigned patience_s = lane->loop->settings.connect_s;
 	char text[160];
 
 	(void)fd;
 	(void)what;
 	if (lane->state == RDMA_LANE_OFFERED) {
-		snprintf(text, sizeof(text), "no answer about RDMA within %d s", RDMA_PATIENCE_S);
+		snprintf(text, sizeof(text), "no answer about RDMA within %u s", patience_s);
 	} else {
 		snprintf(text, sizeof(text),
-			"no message of %u bytes has come over RDMA within %d s: the path must pass "
+			"no message of %u bytes has come over RDMA within %u s: the path must pass "
 			"packets of an MTU of %u",
-			(unsigned)SMD_RDMA_BUFFER_SIZE, RDMA_PATIENCE_S, 128u << lane->path.mtu);
+			(unsigned)SMD_RDMA_BUFFER_SIZE, patience_s, 128u << lane->path.mtu);
 	}
 	smd_rdma_lane_end(lane, -ETIMEDOUT, text);
 }
@@ -129,7 +130,7 @@ static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carri
 
 static int lane_begin_patience(struct rdma_lane *lane, struct smd_error *error)
 {
-	const struct timeval patience = {RDMA_PATIENCE_S, 0};
+	const struct timeval patience = {lane->loop->settings.connect_s, 0};
 
 	lane->patience = evtimer_new(lane->loop->base, lane_on_patience, lane);
 	return lane->patience && evtimer_add(lane->patience, &patience) == 0

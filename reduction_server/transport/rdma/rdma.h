@@ -146,8 +146,6 @@ struct rdma_lane {
 	uint64_t linger_until_ns;
 };
 
-#define RDMA_PATIENCE_S 5 /* with all of connecting */
-
 #define RDMA_BUFFERS 32u
 /* Of a lane: for what comes, and as many for what goes. */
 #define SMD_RDMA_BUFFERS_BYTES (2 * RDMA_BUFFERS * SMD_RDMA_BUFFER_SIZE)

@@ -78,6 +78,14 @@ static int setting_read_devices(char *out, size_t size, struct smd_error *error)
 	return 0;
 }
 
+/* For a packet that is lost five times, and the default's 5 s at least. */
+static unsigned connect_patience_s(uint8_t timeout)
+{
+	const uint64_t seconds = 5 * (4096ull << timeout) / 1000000000;
+
+	return seconds > 5 ? (unsigned)seconds : 5;
+}
+
 int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *error)
 {
 	uint8_t relaxed = 1;
@@ -114,5 +122,6 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 		ret = setting_read_bounce(&out->bounce, error);
 	}
 	out->relaxed = relaxed;
+	out->connect_s = connect_patience_s(out->patience.timeout);
 	return ret;
 }

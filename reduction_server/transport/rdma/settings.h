@@ -12,6 +12,7 @@
 
 struct smd_rdma_settings {
 	struct smd_verbs_patience patience;
+	unsigned connect_s; /* patience with all of connecting */
 	bool relaxed;   /* payloads are written to memory in any order */
 	bool by_manager; /* lanes are made by the connection manager, and not over TCP lanes, */
 	char devices[256]; /* where these are used, as in NCCL_IB_HCA; empty: any */

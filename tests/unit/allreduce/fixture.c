@@ -48,6 +48,7 @@ static void set_emulated_defaults(struct smd_server_config *config)
 	config->memory_bytes = config->memory_bytes ? config->memory_bytes : 8u << 20;
 	config->chunk_bytes = config->chunk_bytes ? config->chunk_bytes : SMD_CHUNK_DEFAULT / 8;
 	config->heartbeat_ms = config->heartbeat_ms ? config->heartbeat_ms : 60000;
+	config->greeting_s = config->greeting_s ? config->greeting_s : 60;
 }
 
 /* At that address; its own is what it finds there. */
@@ -197,7 +198,7 @@ smd_context *pool_context(const struct pool *pool, int rank)
 		.replica = name,
 		.job = "test",
 		.transport = pool->transport,
-		.connect_timeout_s = 60,
+		.connect_timeout_s = pool->over_rdma ? 150 : 60,
 	};
 	const char *segment = getenv("SUMMAND_TEST_SEGMENT");
 	smd_context *context;

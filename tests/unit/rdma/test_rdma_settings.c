@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/transport/rdma/settings.h"
 #include "tests/unit/rdma/peer.h"
 
 #define LENGTH 5000u
@@ -57,6 +58,25 @@ static void what_is_set_reaches_the_device(void **state)
 	assert_int_equal(script.patience.timeout, 14);
 	assert_int_equal(script.patience.retries, 3);
 	stage_tear_down(&stage);
+}
+
+/* Where a packet may take long, so may what is made of packets. */
+static void who_waits_longer_for_packets_waits_longer_for_lanes(void **state)
+{
+	static const struct {
+		const char *timeout;
+		unsigned connect_s;
+	} cases[] = {{"14", 5}, {"18", 5}, {"20", 21}, {"31", 43980}};
+	struct smd_rdma_settings settings;
+	struct smd_error error;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("SUMMAND_RDMA_TIMEOUT", cases[i].timeout, 1);
+		assert_int_equal(smd_rdma_settings_read(&settings, &error), 0);
+		assert_int_equal(settings.connect_s, cases[i].connect_s);
+	}
+	unsetenv("SUMMAND_RDMA_TIMEOUT");
 }
 
 /* How many of these buffers are still registered when nothing uses them any more. */
@@ -177,6 +197,7 @@ int main(void)
 		STAGE(without_any_a_flap_is_survived_and_order_is_relaxed),
 		STAGE(what_is_not_acknowledged_is_sent_again_in_time),
 		cmocka_unit_test(what_is_set_reaches_the_device),
+		cmocka_unit_test(who_waits_longer_for_packets_waits_longer_for_lanes),
 		cmocka_unit_test(no_more_stays_registered_than_is_set),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};
