@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 
-from cells import CONNECTING, CONTINUES, EITHER, RANKS_DIE, outcome
+from cells import CONNECTING, CONTINUES, EITHER, RANKS_DIE, outcome, transport_of
 from proxy import Proxy
 from stage import PATIENCE_S, TURN_S, Broken, Stage
 
@@ -69,7 +69,8 @@ class ByHand(Stage):
         self.ranks[rank] = self.start(
             f"rank-{rank}", "summand-perf", "allreduce", "--group=chaos", f"--nranks={RANKS}", f"--rank={rank}",
             "--servers=" + ",".join(way.address for way in ways), "--sizes=4K,100K,1M", "--warmup=0", "--each", "--json",
-            f"--iters={ITERATIONS.get(self.moment, FEW)}", SUMMAND_REPLICA=f"rank-{rank}", **VARIABLES)
+            f"--iters={ITERATIONS.get(self.moment, FEW)}", SUMMAND_REPLICA=f"rank-{rank}",
+            SUMMAND_TRANSPORT=transport_of(self.fault), **VARIABLES)
         self.began = time.monotonic()
 
     def replace_server(self, k):

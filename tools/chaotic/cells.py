@@ -42,6 +42,12 @@ ENDS = "ends"            # every rank that lives ends with 1, and who was lost i
 EITHER = "either"        # the one or the other
 
 GENTLE = {"stop", "delay", "loss", "short"}
+OF_PROCESSES = {"kill", "stop", "term"}  # the others are the network's, which memory that rank and server share does without
+
+
+def transport_of(fault):
+    """What ranks are told to use, all being on one host."""
+    return "auto" if fault in OF_PROCESSES else "tcp"
 
 
 def outcome(process, moment, fault):

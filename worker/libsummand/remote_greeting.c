@@ -93,5 +93,6 @@ int smd_remote_check_welcome(
 	if (smd_handshake_prove_server(&remote->handshake, welcome, token, &expected)) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	return smd_proof_equals(&welcome->proof, &expected) ? 0 : smd_remote_disbelieve(true, error);
+	return smd_proof_equals(&welcome->proof, &expected) ? 0
+							    : smd_remote_disbelieve(true, error);
 }

@@ -18,8 +18,8 @@ int smd_remote_on_challenge(
 int smd_remote_check_welcome(const struct smd_remote *remote, const struct smd_welcome *welcome,
 	struct smd_error *error);
 
-/* Says of a shard that must prove that it has the job's token what it has done instead: a proof that
- * is wrong, or none. -EACCES. */
+/* Says of a shard that must prove that it has the job's token what it has done instead: a proof
+ * that is wrong, or none. -EACCES. */
 int smd_remote_disbelieve(bool proved, struct smd_error *error);
 
 #endif

@@ -12,8 +12,8 @@ struct shm_memory {
 	uint8_t *bytes; /* NULL: there is none */
 	size_t length;
 	size_t counted; /* in what this process shares (shared_bytes.h) */
-	uint32_t ring; /* bytes of one */
-	int file;      /* of who made it; -1: none */
+	uint32_t ring;  /* bytes of one */
+	int file;       /* of who made it; -1: none */
 };
 
 /* How long a ring may be where so much memory is left and lanes have taken so much; 0: there is too

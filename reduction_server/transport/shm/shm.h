@@ -34,10 +34,10 @@ struct shm_lane {
 	char peer[128];
 
 	struct shm_meeting meeting;
-	struct smd_offer offer; /* its own */
-	uint32_t ring;          /* bytes of one, at most */
-	int listener;           /* -1: none */
-	int fd;                 /* by which the ends wake each other; -1: none */
+	struct smd_offer offer;              /* its own */
+	uint32_t ring;                       /* bytes of one, at most */
+	int listener;                        /* -1: none */
+	int fd;                              /* by which the ends wake each other; -1: none */
 	struct smd_fork_entry forked;        /* of fd, */
 	struct smd_fork_entry forked_memory; /* and of the memory's */
 	struct event *woken;
