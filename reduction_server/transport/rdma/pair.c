@@ -102,7 +102,8 @@ static int lane_make(struct rdma_lane *lane, struct smd_error *error)
 	}
 	ret = lane_create_pair(lane);
 	if (ret == 0 && !lane->id) { /* the connection manager does this itself */
-		ret = smd_verbs_pair_init(lane->making.qp, lane->making.port);
+		ret = smd_verbs_pair_init(
+			lane->making.qp, lane->making.port, lane->loop->settings.pkey);
 		if (ret) {
 			smd_verbs_pair_destroy(NULL, lane->making.qp);
 			lane->making.qp = NULL;

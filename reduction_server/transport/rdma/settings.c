@@ -110,6 +110,9 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 			"SUMMAND_RDMA_TRAFFIC_CLASS", 0, 255, &out->traffic_class, error);
 	}
 	if (ret == 0) {
+		ret = setting_read("SUMMAND_RDMA_PKEY", 0, 255, &out->pkey, error);
+	}
+	if (ret == 0) {
 		ret = setting_read_connect(&out->by_manager, error);
 	}
 	if (ret == 0) {

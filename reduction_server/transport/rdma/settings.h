@@ -18,6 +18,7 @@ struct smd_rdma_settings {
 	char devices[256]; /* where these are used, as in NCCL_IB_HCA; empty: any */
 	uint8_t service_level;
 	uint8_t traffic_class;
+	uint8_t pkey; /* the partition's index in the port's table */
 	uint64_t cache; /* bytes of callers' buffers that stay registered while nothing uses them */
 	uint64_t bounce; /* bytes of slots that others are copied through */
 };

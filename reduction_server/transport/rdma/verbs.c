@@ -388,11 +388,11 @@ void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *pair)
 	}
 }
 
-int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port)
+int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey)
 {
 	struct ibv_qp_attr attributes = {
 		.qp_state = IBV_QPS_INIT,
-		.pkey_index = 0,
+		.pkey_index = pkey,
 		.port_num = port,
 		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
 	};

@@ -139,8 +139,8 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 	struct ibv_qp **out);
 /* When this returns nothing is read or written on the pair's behalf any more. */
 void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *pair);
-/* Lets receives be posted to a pair without an id. */
-int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port);
+/* Lets receives be posted to a pair without an id, of the partition at that place of the port's table. */
+int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey);
 
 /* What the two ends of a queue pair must know of each other, and how it travels. */
 struct smd_verbs_path {

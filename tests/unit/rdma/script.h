@@ -90,6 +90,7 @@ struct script {
 	struct smd_verbs_port ports[SCRIPT_PORTS_MOST]; /* of the device, `nports` */
 	int nports;
 	struct smd_verbs_path path; /* by which a pair was last joined */
+	uint16_t pkey; /* of the last pair that was made ready */
 	struct smd_verbs_patience patience; /* of the last pair that was connected or accepted */
 	int last_access;                    /* of the last registration */
 	atomic_uint live;                   /* objects that there are, */

@@ -112,8 +112,9 @@ void script_by_hand_destroy(struct script_id *id)
 	free(id);
 }
 
-int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port)
+int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey)
 {
+	script.pkey = pkey;
 	if (port != 1 || !script_id_of(script_id_of_pair(pair))->by_hand) {
 		script_stop("a queue pair is made ready on another port, or by two");
 	}

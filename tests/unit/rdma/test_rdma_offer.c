@@ -152,12 +152,14 @@ static void a_path_is_what_both_ends_and_the_user_say(void **state)
 
 	setenv("SUMMAND_RDMA_SERVICE_LEVEL", "3", 1);
 	setenv("SUMMAND_RDMA_TRAFFIC_CLASS", "106", 1);
+	setenv("SUMMAND_RDMA_PKEY", "2", 1);
 	script.limits.mtu = IBV_MTU_1024;
 	forget_loop(link);
 	halves_open(&halves, link);
 	assert_int_equal(script.path.mtu, IBV_MTU_1024);
 	assert_int_equal(script.path.service_level, 3);
 	assert_int_equal(script.path.traffic_class, 106);
+	assert_int_equal(script.pkey, 2);
 	assert_int_equal(script.path.port.gid_index, 3);
 	assert_memory_equal(script.path.gid, script.ports[0].gid, 16);
 	assert_int_equal(script.path.number, halves.second.lane->pair.qp->qp_num);
@@ -166,6 +168,7 @@ static void a_path_is_what_both_ends_and_the_user_say(void **state)
 	halves_close(&halves);
 	unsetenv("SUMMAND_RDMA_SERVICE_LEVEL");
 	unsetenv("SUMMAND_RDMA_TRAFFIC_CLASS");
+	unsetenv("SUMMAND_RDMA_PKEY");
 }
 
 static void the_smaller_mtu_is_taken(void **state)
