@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
 
 #define SETTING_BOUNCE (64ull << 20)
@@ -81,7 +82,7 @@ static int setting_read_devices(char *out, size_t size, struct smd_error *error)
 /* For a packet that is lost five times, and the default's 5 s at least. */
 static unsigned connect_patience_s(uint8_t timeout)
 {
-	const uint64_t seconds = 5 * (4096ull << timeout) / 1000000000;
+	const uint64_t seconds = 5 * (4096ull << timeout) / SMD_SECOND_NS;
 
 	return seconds > 5 ? (unsigned)seconds : 5;
 }
