@@ -2,6 +2,7 @@
 #include "reduction_server/transport/address.h"
 
 #include <errno.h>
+#include <ifaddrs.h>
 #include <netinet/in.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -40,6 +41,33 @@ bool smd_address_bytes(const struct sockaddr *address, uint8_t out[16])
 	memcpy(out, mapped, sizeof(mapped));
 	memcpy(out + sizeof(mapped), &((const struct sockaddr_in *)address)->sin_addr, 4);
 	return true;
+}
+
+static unsigned leading_ones(const uint8_t *mask, size_t size)
+{
+	unsigned bits = 0;
+
+	while (bits < 8 * size && (mask[bits / 8] >> (7 - bits % 8) & 1)) {
+		bits++;
+	}
+	return bits;
+}
+
+unsigned smd_address_network_bits(const struct ifaddrs *list, const uint8_t bytes[16])
+{
+	for (const struct ifaddrs *entry = list; entry; entry = entry->ifa_next) {
+		uint8_t own[16];
+		uint8_t mask[16];
+
+		if (!entry->ifa_addr || !entry->ifa_netmask ||
+			!smd_address_bytes(entry->ifa_addr, own) || memcmp(own, bytes, 16) != 0 ||
+			!smd_address_bytes(entry->ifa_netmask, mask)) {
+			continue;
+		}
+		return entry->ifa_addr->sa_family == AF_INET ? 96 + leading_ones(mask + 12, 4)
+							     : leading_ones(mask, 16);
+	}
+	return 0;
 }
 
 int smd_address_resolve(

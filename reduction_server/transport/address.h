@@ -54,6 +54,11 @@ int smd_address_is_here(const char *address, struct smd_error *error);
  * family. */
 bool smd_address_bytes(const struct sockaddr *address, uint8_t out[16]);
 
+struct ifaddrs;
+/* How many of its first bits name its network, by the mask of the interface of the list that has it;
+ * 0: none has. */
+unsigned smd_address_network_bits(const struct ifaddrs *list, const uint8_t bytes[16]);
+
 /* Whether these are loopback's. */
 bool smd_address_bytes_stay_here(const uint8_t bytes[16]);
 

@@ -235,6 +235,7 @@ static int card_of_port(struct rdma_loop *loop, struct smd_verbs_port *port)
 	card_watch_removal(card, port);
 	port->device = card->context;
 	port->mtu = limits.mtu;
+	port->routed = limits.routed;
 	return 0;
 }
 
@@ -279,6 +280,11 @@ int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wis
 
 	if (loop->ports_ns == 0 || smd_clock_ns() - loop->ports_ns > FRESH_NS) {
 		ret = ports_refresh(loop);
+	}
+	if (ret == -EPROTONOSUPPORT) {
+		return smd_error_set(error, EPROTONOSUPPORT,
+			"no RDMA device is InfiniBand or RoCE (iWARP's have no immediate data, EFA's no "
+			"reliable connections)");
 	}
 	if (ret) {
 		return smd_error_set(

@@ -81,6 +81,15 @@ static unsigned common_bits(const uint8_t a[GID_SIZE], const uint8_t b[GID_SIZE]
 	return bits;
 }
 
+/* All ports of the other end's network are as good, however near their numbers are. */
+static unsigned network_bits_in_common(
+	const struct smd_verbs_port *port, const uint8_t other[GID_SIZE])
+{
+	unsigned bits = common_bits(port->gid, other);
+
+	return port->network_bits && bits > port->network_bits ? port->network_bits : bits;
+}
+
 /* 0: it will not do. */
 static unsigned port_score(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
 {
@@ -95,7 +104,7 @@ static unsigned port_score(const struct smd_verbs_port *port, const struct smd_r
 		score += SCORE_LOCAL;
 	}
 	if (wish->other) {
-		return score + common_bits(port->gid, wish->other->gid);
+		return score + network_bits_in_common(port, wish->other->gid);
 	}
 	/* An address that only neighbours on the same wire can reach is for want of another. */
 	return score + !(port->ethernet && port->gid[0] == 0xfe && port->gid[1] == 0x80);

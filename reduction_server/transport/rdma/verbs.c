@@ -124,6 +124,7 @@ int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_l
 		.message_bytes = port_attributes.max_msg_sz,
 		.mtu = port_attributes.active_mtu,
 		.immediate = device->device->transport_type == IBV_TRANSPORT_IB,
+		.routed = port_attributes.flags & IBV_QPF_GRH_REQUIRED,
 		.resizes_slowly = attributes.vendor_id == VENDOR_BROADCOM,
 	};
 	return 0;
@@ -402,7 +403,7 @@ int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey)
 }
 
 /* Ready to receive. A subnet manager's path goes by the lid; what crosses a router, or Ethernet,
- * by the gid. */
+ * by the gid, and so does all on some virtual functions. */
 static int pair_receive(struct ibv_qp *pair, const struct smd_verbs_path *path)
 {
 	const struct smd_verbs_port *port = &path->port;
@@ -415,7 +416,8 @@ static int pair_receive(struct ibv_qp *pair, const struct smd_verbs_path *path)
 		.min_rnr_timer = 12,
 		.ah_attr =
 			{
-				.is_global = port->ethernet || memcmp(port->gid, path->gid, 8) != 0,
+				.is_global = port->ethernet || port->routed ||
+					     memcmp(port->gid, path->gid, 8) != 0,
 				.dlid = path->lid,
 				.sl = path->service_level,
 				.port_num = port->number,

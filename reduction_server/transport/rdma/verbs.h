@@ -38,6 +38,7 @@ struct smd_verbs_limits {
 	uint32_t message_bytes; /* of one write */
 	enum ibv_mtu mtu;       /* of the port as it is now */
 	bool immediate;         /* writes carry immediate data: not those of iWARP, nor of EFA */
+	bool routed;            /* each packet of the port must have a global route header */
 	bool resizes_slowly;    /* a completion queue waits for the card when it is made larger */
 };
 
@@ -93,15 +94,17 @@ struct smd_verbs_port {
 	bool ethernet; /* RoCE v2: the gid alone is its address; else InfiniBand */
 	uint8_t gid_index;
 	uint8_t gid[16];
+	uint8_t network_bits; /* of the gid, its first: those of its network; 0: not known */
 	uint16_t lid;
 	uint32_t mbps;              /* width times speed */
 	struct ibv_context *device; /* NULL: it has not been opened */
-	enum ibv_mtu mtu;           /* of a device that has been */
+	enum ibv_mtu mtu;           /* of a device that has been, */
+	bool routed;                /* and whether each packet must have a global route header */
 };
 
 /*
  * The addresses of all devices' ports: how many, at most n; or -errno, -ENODEV where there is no
- * device. No device is opened for that: a process would hold all of a host's for the one that it
+ * device, -EPROTONOSUPPORT where all are of kinds that RDMA lanes cannot take (iWARP, EFA). No device is opened for that: a process would hold all of a host's for the one that it
  * uses, and opening takes milliseconds. `root` is where /sys is: "" but in tests.
  */
 int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n);

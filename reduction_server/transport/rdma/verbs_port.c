@@ -2,16 +2,20 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ifaddrs.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/rdma/verbs.h"
 
 #define GIDS_MOST  256 /* of a port, that are looked at */
 #define PORTS_MOST 8   /* of a device */
 #define FOLDER     "/sys/class/infiniband"
+
+#define SUBNET_PREFIX_BITS 64
 
 /* ---- devices ---- */
 
@@ -207,11 +211,30 @@ static int device_list(const char *root, const char *name, struct smd_verbs_port
 	return found;
 }
 
+/* InfiniBand's addresses begin with the subnet's prefix; RoCE's are an interface's. */
+static void ports_know_networks(struct smd_verbs_port *ports, int n)
+{
+	struct ifaddrs *list;
+
+	if (n <= 0 || getifaddrs(&list) != 0) {
+		list = NULL;
+	}
+	for (int i = 0; i < n; i++) {
+		ports[i].network_bits = (uint8_t)(ports[i].ethernet
+				? smd_address_network_bits(list, ports[i].gid) : SUBNET_PREFIX_BITS);
+	}
+	if (list) {
+		freeifaddrs(list);
+	}
+}
+
 int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
 {
 	struct dirent **entries;
 	char path[PATH_MAX];
 	int devices;
+	int adapters = 0;
+	int others = 0;
 	int found = 0;
 
 	snprintf(path, sizeof(path), "%s" FOLDER, root);
@@ -222,12 +245,17 @@ int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
 	for (int i = 0; i < devices; i++) {
 		const char *name = entries[i]->d_name;
 
-		if (name[0] != '.' && strlen(name) < IBV_SYSFS_NAME_MAX &&
-			device_is_adapter(root, name)) {
+		if (name[0] == '.' || strlen(name) >= IBV_SYSFS_NAME_MAX) {
+			/* no device */
+		} else if (device_is_adapter(root, name)) {
+			adapters++;
 			found += device_list(root, name, out + found, n - found);
+		} else {
+			others++;
 		}
 		free(entries[i]);
 	}
 	free(entries);
-	return found;
+	ports_know_networks(out, found);
+	return others && !adapters ? -EPROTONOSUPPORT : found;
 }

@@ -70,7 +70,19 @@ static void a_device_without_an_address_says_so(void **state)
 		"no RDMA device has a port that is up and has an address");
 }
 
-/* EFA: queue pairs of its own kind alone. */
+/* AWS and iWARP: the kernel says of what kind devices are. */
+static void devices_of_other_kinds_say_so(void **state)
+{
+	struct script_call *ports = &script.calls[SCRIPT_ports];
+
+	ports->err = -EPROTONOSUPPORT;
+	ports->fail_at = ports->count + 1;
+	assert_offer(*state, -EPROTONOSUPPORT,
+		"no RDMA device is InfiniBand or RoCE (iWARP's have no immediate data, EFA's no "
+		"reliable connections)");
+}
+
+/* A driver that says it was an adapter, with queue pairs of its own kind alone. */
 static void a_device_without_reliable_connections_says_so(void **state)
 {
 	struct script_call *create = &script.calls[SCRIPT_pair_create];
@@ -97,6 +109,7 @@ int main(void)
 		STAGE(infiniband_and_roce_are_taken),
 		STAGE(a_host_without_a_device_says_so),
 		STAGE(a_device_without_an_address_says_so),
+		STAGE(devices_of_other_kinds_say_so),
 		STAGE(a_device_without_reliable_connections_says_so),
 		STAGE(iwarp_says_that_it_has_no_immediate_data),
 	};

@@ -8,8 +8,10 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <ifaddrs.h>
 #include <string.h>
 
+#include "reduction_server/transport/address.h"
 #include "reduction_server/transport/rdma/port.h"
 
 static const struct smd_verbs_port ports[] = {
@@ -101,11 +103,61 @@ static void the_best_port_is_taken(void **state)
 	assert_int_equal(chosen("hns", NULL, NULL, 0), -1);
 }
 
+/* Cards of one subnet take turns, though the address of one is nearer to the other end's. */
+static void cards_of_one_subnet_take_turns(void **state)
+{
+	struct smd_verbs_port cards[3] = {
+		{.name = "a", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}},
+		{.name = "b", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 8}},
+		{.name = "c", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 1, [15] = 9}},
+	};
+	struct smd_rdma_offer other = {
+		.ethernet = true, .gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 9}};
+
+	(void)state;
+	for (unsigned turn = 0; turn < 4; turn++) {
+		const struct smd_rdma_wish wish = {"", NULL, &other, turn};
+
+		assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[turn % 2]);
+	}
+	/* InfiniBand: the subnet's prefix alone counts. */
+	other.ethernet = false;
+	for (unsigned i = 0; i < 3; i++) {
+		cards[i].ethernet = false;
+		cards[i].network_bits = 64;
+	}
+	for (unsigned turn = 0; turn < 3; turn++) {
+		const struct smd_rdma_wish wish = {"", NULL, &other, turn};
+
+		assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[turn]);
+	}
+}
+
+/* By the mask of the interface that has the address. */
+static void networks_are_known_by_their_interfaces(void **state)
+{
+	struct ifaddrs *list;
+	const uint8_t loopback[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
+	const uint8_t elsewhere[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 1};
+
+	(void)state;
+	assert_int_equal(getifaddrs(&list), 0);
+	assert_int_equal(smd_address_network_bits(list, loopback), 96 + 8);
+	assert_int_equal(smd_address_network_bits(list, elsewhere), 0);
+	freeifaddrs(list);
+	assert_int_equal(smd_address_network_bits(NULL, loopback), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ports_are_named_as_for_nccl),
 		cmocka_unit_test(the_best_port_is_taken),
+		cmocka_unit_test(cards_of_one_subnet_take_turns),
+		cmocka_unit_test(networks_are_known_by_their_interfaces),
 	};
 
 	return cmocka_run_group_tests_name("rdma ports", tests, NULL, NULL);

@@ -72,6 +72,8 @@ static void the_kernel_s_files_show_ports(void **state)
 
 	(void)state;
 	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), -ENODEV);
+	add_port("efa_0", "255: <unknown>\n", "Unspecified\n", "4: ACTIVE\n", NULL);
+	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), -EPROTONOSUPPORT);
 	add_roce();
 	add_port("mlx5_2", "1: CA\n", "InfiniBand\n", "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n");
 	add_gid("mlx5_2", 0, "fe80:0000:0000:0000:0002:c903:0000:0002\n", "IB/RoCE v1\n");
@@ -92,6 +94,7 @@ static void the_kernel_s_files_show_ports(void **state)
 	assert_int_equal(ports[2].mbps, 25000);
 	assert_string_equal(ports[3].name, "mlx5_2");
 	assert_false(ports[3].ethernet);
+	assert_int_equal(ports[3].network_bits, 64);
 	assert_int_equal(ports[3].lid, 0x1f);
 	assert_int_equal(ports[3].mbps, 200000);
 	assert_int_equal(smd_verbs_ports(tree_root, ports, 3), 3);
