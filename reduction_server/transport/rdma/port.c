@@ -74,8 +74,7 @@ static unsigned common_bits(const uint8_t a[GID_SIZE], const uint8_t b[GID_SIZE]
 {
 	unsigned bits = 0;
 
-	while (bits < 8 * GID_SIZE &&
-		!((a[bits / 8] ^ b[bits / 8]) >> (7 - bits % 8) & 1)) {
+	while (bits < 8 * GID_SIZE && !((a[bits / 8] ^ b[bits / 8]) >> (7 - bits % 8) & 1)) {
 		bits++;
 	}
 	return bits;
@@ -140,8 +139,7 @@ const struct smd_verbs_port *smd_rdma_port_choose(
 	turn = nbest ? wish->turn % nbest : 0;
 	last = NULL;
 	for (unsigned i = 0; nbest && i < n; i++) {
-		if (port_score(&ports[i], wish) == best &&
-			(!last || !same_port(last, &ports[i]))) {
+		if (port_score(&ports[i], wish) == best && (!last || !same_port(last, &ports[i]))) {
 			last = &ports[i];
 			if (turn-- == 0) {
 				break;

@@ -94,7 +94,7 @@ struct smd_verbs_port {
 	bool ethernet; /* RoCE v2: the gid alone is its address; else InfiniBand */
 	uint8_t gid_index;
 	uint8_t gid[16];
-	uint8_t network_bits; /* of the gid, its first: those of its network; 0: not known */
+	uint8_t network_bits; /* so many bits of the gid, its first, are its network's; 0: not known */
 	uint16_t lid;
 	uint32_t mbps;              /* width times speed */
 	struct ibv_context *device; /* NULL: it has not been opened */
@@ -104,8 +104,9 @@ struct smd_verbs_port {
 
 /*
  * The addresses of all devices' ports: how many, at most n; or -errno, -ENODEV where there is no
- * device, -EPROTONOSUPPORT where all are of kinds that RDMA lanes cannot take (iWARP, EFA). No device is opened for that: a process would hold all of a host's for the one that it
- * uses, and opening takes milliseconds. `root` is where /sys is: "" but in tests.
+ * device, -EPROTONOSUPPORT where all are of kinds that RDMA lanes cannot take (iWARP, EFA). No
+ * device is opened for that: a process would hold all of a host's for the one that it uses, and
+ * opening takes milliseconds. `root` is where /sys is: "" but in tests.
  */
 int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n);
 /* The NUMA node that the device is on; -1: not known, as where there is only one. */

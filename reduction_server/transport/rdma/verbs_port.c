@@ -220,8 +220,9 @@ static void ports_know_networks(struct smd_verbs_port *ports, int n)
 		list = NULL;
 	}
 	for (int i = 0; i < n; i++) {
-		ports[i].network_bits = (uint8_t)(ports[i].ethernet
-				? smd_address_network_bits(list, ports[i].gid) : SUBNET_PREFIX_BITS);
+		ports[i].network_bits =
+			(uint8_t)(ports[i].ethernet ? smd_address_network_bits(list, ports[i].gid)
+						    : SUBNET_PREFIX_BITS);
 	}
 	if (list) {
 		freeifaddrs(list);
