@@ -32,30 +32,42 @@ static unsigned slowest_link(const struct smd_contract *contract)
 	return least;
 }
 
-/* What the reduction servers carry together. 0: of one it is not known, or there are reducers, which share workers' links. */
-static unsigned long servers_together(const struct smd_contract *contract)
+/* What servers would have to carry that are as fast as these with a reducer on each of n workers' hosts, whose links are `node`
+ * (specs/design/hybrid.md: the time is 2n(n-1) / (n^2 B + (n-2) S) of what is reduced; of servers alone it is n / S). */
+static unsigned long servers_with_reducers(unsigned long servers, unsigned long node, unsigned long n)
 {
-	unsigned long sum = 0;
+	return n < 2 ? 0 : (n * n * node + (n - 2) * servers) / (2 * (n - 1));
+}
 
-	if (contract->placement->nreducers > 0) {
-		return 0;
-	}
-	for (int i = 0; i < contract->job->pools[SERVER_POOL].replica_count; i++) {
-		unsigned mbps = smd_placement_server_bandwidth(contract->placement, SERVER_POOL, i);
+/* Whether it is known what the reduction servers carry together, reducers aside. */
+static int servers_together(const struct smd_contract *contract, unsigned long *out)
+{
+	const struct smd_placement *placement = contract->placement;
+	int nservers = placement->nreducers > 0 ? placement->first_reducer : contract->job->pools[SERVER_POOL].replica_count;
+
+	*out = 0;
+	for (int i = 0; i < nservers; i++) {
+		unsigned mbps = smd_placement_server_bandwidth(placement, SERVER_POOL, i);
 
 		if (mbps == 0) {
 			return 0;
 		}
-		sum += mbps;
+		*out += mbps;
 	}
-	return sum;
+	return 1;
 }
 
 /* How much the servers carry for each node, so that the plugin's tuner knows where they pay. The same for all replicas. */
 static int add_links(const struct smd_contract *contract, struct smd_environment *out)
 {
-	unsigned long node = slowest_link(contract), servers = servers_together(contract);
+	unsigned long node = slowest_link(contract), servers;
 
+	if (!servers_together(contract, &servers)) {
+		return 0;
+	}
+	if (contract->placement->nreducers > 0) {
+		servers = servers_with_reducers(servers, node, (unsigned long)contract->placement->nreducers);
+	}
 	while (servers > SMD_SHARE_TERM_MAX || node > SMD_SHARE_TERM_MAX) {
 		servers /= 2;
 		node /= 2;

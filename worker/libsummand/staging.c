@@ -177,12 +177,12 @@ static bool staging_look(struct smd_watch *watch)
 
 void smd_staging_put_fence(struct smd_staging *staging, struct smd_fence *fence)
 {
-	pthread_mutex_lock(&staging->lock);
+	pthread_mutex_lock(&staging->idle);
 	SLIST_INSERT_HEAD(&fence->device->idle_fences, fence, idle_link);
-	pthread_mutex_unlock(&staging->lock);
+	pthread_mutex_unlock(&staging->idle);
 }
 
-/* The calls of this section down to smd_staging_take_device() are made with the lock. */
+/* The calls of this section down to smd_staging_take_device() are made with `making`. */
 static int staging_add_slab(
 	struct smd_staging *staging, struct smd_device *device, size_t n, struct smd_error *error)
 {
@@ -281,9 +281,13 @@ static int staging_take_fence(struct smd_staging *staging, struct smd_device *de
 {
 	int ret;
 
+	pthread_mutex_lock(&staging->idle);
 	*out = SLIST_FIRST(&device->idle_fences);
 	if (*out) {
 		SLIST_REMOVE_HEAD(&device->idle_fences, idle_link);
+	}
+	pthread_mutex_unlock(&staging->idle);
+	if (*out) {
 		return 0;
 	}
 	ret = staging->ops->fence_create(device, out, error);
@@ -299,7 +303,7 @@ int smd_staging_take_device(struct smd_staging *staging, const struct smd_device
 {
 	int ret;
 
-	pthread_mutex_lock(&staging->lock);
+	pthread_mutex_lock(&staging->making);
 	ret = staging_find_device(staging, location, out, error);
 	if (ret == 0) {
 		ret = staging_grow(staging, *out, bytes, error);
@@ -307,7 +311,7 @@ int smd_staging_take_device(struct smd_staging *staging, const struct smd_device
 	if (ret == 0 && fence) {
 		ret = staging_take_fence(staging, *out, fence, error);
 	}
-	pthread_mutex_unlock(&staging->lock);
+	pthread_mutex_unlock(&staging->making);
 	return ret;
 }
 
@@ -324,7 +328,8 @@ void smd_staging_create(struct smd_staging *staging, const struct smd_device_ops
 		.resume.run = staging_resume,
 		.watch.look = staging_look,
 	};
-	pthread_mutex_init(&staging->lock, NULL);
+	pthread_mutex_init(&staging->making, NULL);
+	pthread_mutex_init(&staging->idle, NULL);
 	smd_allocations_create(&staging->allocations, staging->ops, remotes);
 	SLIST_INIT(&staging->devices);
 	SLIST_INIT(&staging->slabs);
@@ -352,5 +357,6 @@ void smd_staging_destroy(struct smd_staging *staging)
 		SLIST_REMOVE_HEAD(&staging->devices, link);
 		staging->ops->close(device);
 	}
-	pthread_mutex_destroy(&staging->lock);
+	pthread_mutex_destroy(&staging->idle);
+	pthread_mutex_destroy(&staging->making);
 }

@@ -69,7 +69,10 @@ struct smd_staging {
 	const struct smd_deal *deal; /* says how large a chunk is, once all servers are known */
 	uint64_t bytes;              /* of pinned memory, at most */
 
-	pthread_mutex_t lock; /* callers: of devices, their fences, and of making the pool */
+	/* Callers: of devices, and of making the pool. The driver may wait for a device with it, so
+	 * the owner never takes it. */
+	pthread_mutex_t making;
+	pthread_mutex_t idle; /* for a moment: of fences that nobody uses */
 	SLIST_HEAD(, smd_device) devices;
 	SLIST_HEAD(, smd_stage_slab) slabs;
 	size_t pinned;      /* stages */

@@ -24,6 +24,7 @@ static char fail_call[64];
 static unsigned fail_in;
 static CUresult fail_result;
 static bool holds_broken;
+static bool holds_pins;
 static unsigned held; /* calls that wait for that to end */
 int fake_facts[SMD_FAKE_FACTS_END] = {
 	[SMD_FAKE_DMA_BUF] = 1,
@@ -63,6 +64,7 @@ void smd_fake_mend(void)
 	pthread_mutex_lock(&lock);
 	fail_in = 0;
 	holds_broken = false;
+	holds_pins = false;
 	for (int i = 0; i < FAKE_DEVICES; i++) {
 		fake_contexts[i].broken = CUDA_SUCCESS;
 	}
@@ -76,6 +78,23 @@ void smd_fake_hold_broken(bool hold)
 	holds_broken = hold;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
+}
+
+void smd_fake_hold_pins(bool hold)
+{
+	pthread_mutex_lock(&lock);
+	holds_pins = hold;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
+static void wait_for_pins(void)
+{
+	held++;
+	while (holds_pins) {
+		pthread_cond_wait(&changed, &lock);
+	}
+	held--;
 }
 
 static CUresult context_result(const char *call, CUcontext context)
@@ -184,6 +203,9 @@ CUresult fake_enter(const char *call, bool needs_context)
 		result = CUDA_ERROR_NOT_INITIALIZED;
 	} else if (needs_context) {
 		result = context_result(call, fake_context());
+	}
+	if (strcmp(call, "cuMemHostAlloc") == 0) {
+		wait_for_pins();
 	}
 	if (result == CUDA_SUCCESS) {
 		result = failure_of(call);

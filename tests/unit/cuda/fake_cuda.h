@@ -18,7 +18,9 @@ void smd_fake_mend(void);
 /* From now on no call notices that its context is broken, and who asks that (cuStreamQuery()) has to
  * wait; or no longer. */
 void smd_fake_hold_broken(bool hold);
-/* How many wait. */
+/* From now on cuMemHostAlloc() waits, as it does for a device that is at work; or no longer. */
+void smd_fake_hold_pins(bool hold);
+/* How many calls wait for either. */
 unsigned smd_fake_held(void);
 
 /* Streams, allocations and retained contexts that have not been given back. */

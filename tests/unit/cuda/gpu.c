@@ -49,6 +49,7 @@ static struct {
 	__typeof__(smd_fake_fail) *fail; /* NULL: the driver is a real one */
 	__typeof__(smd_fake_mend) *mend;
 	__typeof__(smd_fake_hold_broken) *hold_broken;
+	__typeof__(smd_fake_hold_pins) *hold_pins;
 	__typeof__(smd_fake_held) *held;
 	__typeof__(smd_fake_live) *live;
 	__typeof__(smd_fake_set) *set;
@@ -93,6 +94,7 @@ void gpu_open(const char *path)
 	fake.fail = (__typeof__(fake.fail))dlsym(library, "smd_fake_fail");
 	fake.mend = (__typeof__(fake.mend))dlsym(library, "smd_fake_mend");
 	fake.hold_broken = (__typeof__(fake.hold_broken))dlsym(library, "smd_fake_hold_broken");
+	fake.hold_pins = (__typeof__(fake.hold_pins))dlsym(library, "smd_fake_hold_pins");
 	fake.held = (__typeof__(fake.held))dlsym(library, "smd_fake_held");
 	fake.live = (__typeof__(fake.live))dlsym(library, "smd_fake_live");
 	fake.set = (__typeof__(fake.set))dlsym(library, "smd_fake_set");
@@ -125,6 +127,11 @@ void gpu_mend(void)
 void gpu_hold_broken(bool hold)
 {
 	fake.hold_broken(hold);
+}
+
+void gpu_hold_pins(bool hold)
+{
+	fake.hold_pins(hold);
 }
 
 unsigned gpu_held(void)

@@ -20,6 +20,7 @@ bool gpu_is_fake(void);
 void gpu_fail(const char *call, unsigned n, CUresult result);
 void gpu_mend(void);
 void gpu_hold_broken(bool hold);
+void gpu_hold_pins(bool hold);
 unsigned gpu_held(void);
 unsigned gpu_live(void);
 void gpu_set(int fact, int value); /* enum smd_fake_fact */

@@ -9,7 +9,9 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "tests/unit/cuda/device_pool.h"
 #include "tests/unit/cuda/fake_cuda.h"
@@ -211,6 +213,64 @@ static void a_pool_that_cannot_grow_goes_on_as_it_is(void **state)
 	device_run(go_on_with_little, NULL);
 }
 
+/* What a thread of rank 0 posts meanwhile. */
+struct large {
+	smd_comm *comm;
+	struct buffer buffer;
+	smd_request *request;
+};
+
+static void *post_large(void *arg)
+{
+	struct large *large = arg;
+
+	CHECK(smd_allreduce_start(large->comm, large->buffer.data, large->buffer.data, 4 * MIB,
+		      SMD_INT32, SMD_SUM, &large->request) == 0);
+	return NULL;
+}
+
+/* An operation goes on, from its stream to its result, while the driver lets another one of the
+ * context wait for pinned memory: what the driver waits for may wait for that operation. */
+static void go_on_while_others_pin(struct pool_rank *rank)
+{
+	CUstream stream = gpu_stream_create(CU_STREAM_NON_BLOCKING);
+	struct large large = {.comm = NULL};
+	struct buffer buffer;
+	smd_request *request;
+	void *hold = gpu_hold(stream);
+	pthread_t thread;
+
+	CHECK(smd_comm_create(rank->context, "large", NRANKS, rank->rank, &large.comm) == 0);
+	buffer_create(&large.buffer, true, 4 * MIB, rank->rank + 1);
+	buffer_create(&buffer, true, 10, rank->rank + 1);
+	smd_comm_set_stream(rank->comm, stream);
+	CHECK(smd_allreduce_start(
+		      rank->comm, buffer.data, buffer.data, 10, SMD_INT32, SMD_SUM, &request) == 0);
+	CHECK(smd_barrier(large.comm) == 0); /* all ranks have pinned their first */
+	gpu_hold_pins(true);
+	CHECK(pthread_create(&thread, NULL, post_large, &large) == 0);
+	while (gpu_held() < NRANKS) {
+		usleep(100);
+	}
+	gpu_let_go(hold, stream);
+	CHECK(smd_request_wait(request) == 0);
+	CHECK(smd_barrier(large.comm) == 0); /* so that none lets them pin before */
+	gpu_hold_pins(false);
+	CHECK(pthread_join(thread, NULL) == 0);
+	CHECK(smd_request_wait(large.request) == 0);
+	smd_comm_destroy(large.comm);
+	buffer_end(&large.buffer, SUM);
+	buffer_end(&buffer, SUM);
+	gpu_stream_destroy(stream);
+}
+
+static void an_operation_goes_on_while_another_one_pins(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_STAGING_BYTES", "20M", 1);
+	device_run(go_on_while_others_pin, NULL);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, begin, device_end)
 
 static const struct CMUnitTest tests[] = {
@@ -220,6 +280,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(memory_that_is_mapped_in_pieces_is_one_buffer),
 	TEST(the_pool_of_stages_grows_with_what_is_asked_of_it),
 	TEST(a_pool_that_cannot_grow_goes_on_as_it_is),
+	TEST(an_operation_goes_on_while_another_one_pins),
 };
 
 int main(void)

@@ -444,9 +444,16 @@ static void nccl_is_told_of_servers_links(void **state)
 	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "100000/10000"));
 	contract_next(&process, 2, 0, 0);
 	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
-	placement->nreducers = 1;
+	placement->first_reducer = 2;
+	placement->nreducers = 1; /* and no other worker's host: nobody to reduce with */
 	contract_next(&process, 1, 0, 0);
 	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
+	placement->nreducers = 3; /* (9 * 10000 + 100000) / 4 */
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "47500/10000"));
+	placement->first_reducer = 0; /* reducers alone are a ring's equals: 9 * 10000 / 4 */
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "22500/10000"));
 	placement->nreducers = 0;
 	hosts[2].server_bandwidth_mbps = 1500000;
 	contract_next(&process, 1, 0, 0);
