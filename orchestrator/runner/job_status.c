@@ -38,13 +38,19 @@ int smd_job_status_wants(const struct smd_job_status *status, const struct smd_r
 	return replica->role != SMD_ROLE_REDUCTION_SERVER || replica->index < status->nservers;
 }
 
+/* A parameter server's work may be done before the others begin. */
+static int is_done(const struct smd_replica *replica)
+{
+	return replica->role == SMD_ROLE_PARAMETER_SERVER && replica->state == SMD_REPLICA_SUCCEEDED;
+}
+
 int smd_job_status_servers_run(const struct smd_job_status *status)
 {
 	for (size_t i = 0; i < status->count; i++) {
 		const struct smd_replica *replica = &status->replicas[i];
 
 		if (smd_replica_is_server(replica) && smd_job_status_wants(status, replica) &&
-			replica->state != SMD_REPLICA_RUNNING) {
+			replica->state != SMD_REPLICA_RUNNING && !is_done(replica)) {
 			return 0;
 		}
 	}

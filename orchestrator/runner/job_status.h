@@ -67,7 +67,7 @@ struct smd_job_status {
 /* Whether the replica is to run: all but the reduction servers that a request has taken away. */
 int smd_job_status_wants(const struct smd_job_status *status, const struct smd_replica *replica);
 
-/* Whether all servers that are to run do: reduction servers, or parameter servers. */
+/* Whether all servers that are to run do: reduction servers, or parameter servers, which may have ended well, too. */
 int smd_job_status_servers_run(const struct smd_job_status *status);
 
 /* How many reduction servers are at work. */

@@ -108,6 +108,11 @@ class OutcomeTest(JobTest):
         self.assertIn("The replica workerpool2-0 exited with status 0 before the job ended.",
                       run.err)
 
+    def test_parameter_servers_that_end_well_at_once(self):
+        """Before the last of them has been started, even: nobody waits for those until the others begin."""
+        run = self.run_job([bash("exit 0"), None, {**bash("exit 0"), "replicaCount": 12}])
+        self.assert_code(run, 0)
+
     def test_the_evaluator_finishes_after_the_chief(self):
         evaluator = bash("sleep 1; echo result accuracy 0.9731 >&$SUMMAND_NOTIFY_FD")
         run = self.run_job([pool(["true"]), {}, reduction_servers(), evaluator], "--grace=60")

@@ -91,7 +91,8 @@ class SessionsTest(JobTest):
         terminal = Terminal([SUMMAND, "custom-jobs", "exec", self.job(run), "--", "sh", "-c", "trap 'stty size' WINCH; PS1='go> ' exec sh -i"])
         terminal.wait_for(rb"go> $")
         terminal.resize(33, 101)
-        terminal.type(b"stty size; echo $TERM; test -t 0 -a -t 1 -a -t 2 && echo yes; tty\n")
+        # Keys may overtake the news of the size.
+        terminal.type(b"until [ \"$(stty size)\" = '33 101' ]; do sleep 0.1; done; stty size; echo $TERM; test -t 0 -a -t 1 -a -t 2 && echo yes; tty\n")
         terminal.wait_for(rb"33 101\r\nxterm-256color\r\nyes\r\n/dev/pts/\d+\r\ngo> ")
         terminal.type(b"sleep 777\n")
         terminal.wait_for(rb"sleep 777\r\n")
