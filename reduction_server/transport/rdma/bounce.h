@@ -2,9 +2,10 @@
  * Bounce slots: registered memory of our own that payloads are copied through, where a caller's
  * memory cannot stay registered because nobody would tell when it is unmapped.
  *
- * Slots are cut from slabs of huge pages on the card's NUMA node that are registered once, when the first payload of their size comes,
- * and kept until the pool is destroyed. A slot may be held for as long as other ranks are waited
- * for, so nobody waits for one: where none is free the caller does without.
+ * Slots are cut from slabs of huge pages on the card's NUMA node that are registered once, when the
+ * first payload of their size comes, and kept until the pool is destroyed. A slot may be held for
+ * as long as other ranks are waited for, so nobody waits for one: where none is free the caller
+ * does without.
  *
  * One thread uses a pool.
  */
@@ -27,13 +28,12 @@ struct smd_rdma_bounce_slab;
 struct smd_rdma_bounce {
 	const struct smd_rdma_memory_config *config; /* registers; bounce_max: bytes of all slabs */
 	struct smd_rdma_memory_counts *counts;
-	uint64_t bytes; /* of slabs, those too that could not be had */
-	LIST_HEAD(, smd_rdma_bounce_slab) slabs;     /* the one that was given a slot back last first */
+	uint64_t bytes;                          /* of slabs, those too that could not be had */
+	LIST_HEAD(, smd_rdma_bounce_slab) slabs; /* the one that was given a slot back last first */
 };
 
 void smd_rdma_bounce_create(struct smd_rdma_bounce *bounce,
-	const struct smd_rdma_memory_config *config,
-	struct smd_rdma_memory_counts *counts);
+	const struct smd_rdma_memory_config *config, struct smd_rdma_memory_counts *counts);
 /* No slot may be in use. */
 void smd_rdma_bounce_destroy(struct smd_rdma_bounce *bounce);
 

@@ -13,12 +13,12 @@
 struct smd_rdma_settings {
 	struct smd_verbs_patience patience;
 	unsigned connect_s; /* patience with all of connecting */
-	bool relaxed;   /* payloads are written to memory in any order */
-	bool by_manager; /* lanes are made by the connection manager, and not over TCP lanes, */
-	char devices[256]; /* where these are used, as in NCCL_IB_HCA; empty: any */
+	bool relaxed;       /* payloads are written to memory in any order */
+	bool by_manager;    /* lanes are made by the connection manager, and not over TCP lanes, */
+	char devices[256];  /* where these are used, as in NCCL_IB_HCA; empty: any */
 	uint8_t service_level;
 	uint8_t traffic_class;
-	uint8_t pkey; /* the partition's index in the port's table */
+	uint8_t pkey;   /* the partition's index in the port's table */
 	uint64_t cache; /* bytes of callers' buffers that stay registered while nothing uses them */
 	uint64_t bounce; /* bytes of slots that others are copied through */
 };

@@ -94,7 +94,8 @@ struct smd_verbs_port {
 	bool ethernet; /* RoCE v2: the gid alone is its address; else InfiniBand */
 	uint8_t gid_index;
 	uint8_t gid[16];
-	uint8_t network_bits; /* so many bits of the gid, its first, are its network's; 0: not known */
+	uint8_t network_bits; /* so many bits of the gid, its first, are its network's; 0: not known
+			       */
 	uint16_t lid;
 	uint32_t mbps;              /* width times speed */
 	struct ibv_context *device; /* NULL: it has not been opened */
@@ -134,16 +135,17 @@ void smd_verbs_queue_quiet(struct smd_verbs_queue *queue);
 int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completions, int n);
 
 /*
- * A queue pair on the id, or (NULL) one that smd_verbs_pair_join() connects; for `sends` and `receives` work requests (receives without memory).
- * *inline_bytes is what is wanted, and what there is; an error where that is less. Remote writes
- * into its domain are let in.
+ * A queue pair on the id, or (NULL) one that smd_verbs_pair_join() connects; for `sends` and
+ * `receives` work requests (receives without memory). *inline_bytes is what is wanted, and what
+ * there is; an error where that is less. Remote writes into its domain are let in.
  */
 int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes,
 	struct ibv_qp **out);
 /* When this returns nothing is read or written on the pair's behalf any more. */
 void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *pair);
-/* Lets receives be posted to a pair without an id, of the partition at that place of the port's table. */
+/* Lets receives be posted to a pair without an id, of the partition at that place of the port's
+ * table. */
 int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey);
 
 /* What the two ends of a queue pair must know of each other, and how it travels. */

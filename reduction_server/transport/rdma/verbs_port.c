@@ -233,30 +233,29 @@ int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
 {
 	struct dirent **entries;
 	char path[PATH_MAX];
-	int devices;
-	int adapters = 0;
-	int others = 0;
+	int nentries;
+	int ndevices = 0;
+	int nadapters = 0;
 	int found = 0;
 
 	snprintf(path, sizeof(path), "%s" FOLDER, root);
-	devices = scandir(path, &entries, NULL, alphasort); /* the same order on all threads */
-	if (devices < 0) {
+	nentries = scandir(path, &entries, NULL, alphasort); /* the same order on all threads */
+	if (nentries < 0) {
 		return errno == ENOENT ? -ENODEV : -errno;
 	}
-	for (int i = 0; i < devices; i++) {
+	for (int i = 0; i < nentries; i++) {
 		const char *name = entries[i]->d_name;
 
-		if (name[0] == '.' || strlen(name) >= IBV_SYSFS_NAME_MAX) {
-			/* no device */
-		} else if (device_is_adapter(root, name)) {
-			adapters++;
-			found += device_list(root, name, out + found, n - found);
-		} else {
-			others++;
+		if (name[0] != '.' && strlen(name) < IBV_SYSFS_NAME_MAX) {
+			ndevices++;
+			if (device_is_adapter(root, name)) {
+				nadapters++;
+				found += device_list(root, name, out + found, n - found);
+			}
 		}
 		free(entries[i]);
 	}
 	free(entries);
 	ports_know_networks(out, found);
-	return others && !adapters ? -EPROTONOSUPPORT : found;
+	return ndevices && !nadapters ? -EPROTONOSUPPORT : found;
 }
