@@ -1,6 +1,8 @@
-"""A rank of test_torch2.py: trains sharded models, and sums by the collectives that torch's compiler and DTensor are made of."""
+"""A rank of test_torch2.py: trains sharded models, and sums by the collectives that torch's compiler and DTensor are made of. All of
+it on the device that SUMMAND_TEST_DEVICE names, as tools/gpu-check does with a GPU, else on the CPU."""
 
 import functools
+import os
 
 import torch
 import torch.distributed as dist
@@ -13,19 +15,22 @@ from torch.nn.parallel import DistributedDataParallel
 
 import summand.backend  # noqa: F401 (registers it)
 
+DEVICE = torch.device(os.environ.get("SUMMAND_TEST_DEVICE", "cpu"))
+NEAR = 1e-6 if DEVICE.type == "cpu" else 1e-5  # by which orders of summation may part two models
+
 
 def network():
     torch.manual_seed(7)
     return torch.nn.Sequential(torch.nn.Linear(16, 64), torch.nn.Tanh(), torch.nn.Linear(64, 64), torch.nn.Tanh(),
-                               torch.nn.Linear(64, 4))
+                               torch.nn.Linear(64, 4)).to(DEVICE)
 
 
 def train(model, rank):
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    numbers = torch.Generator().manual_seed(rank)
+    numbers = torch.Generator("cpu").manual_seed(rank)
     for _ in range(10):
         optimizer.zero_grad()
-        model(torch.randn(8, 16, generator=numbers)).pow(2).mean().backward()
+        model(torch.randn(8, 16, generator=numbers, device="cpu").to(DEVICE)).pow(2).mean().backward()
         optimizer.step()
 
 
@@ -39,12 +44,12 @@ def sharded(rank):
     in_parts = functools.partial(size_based_auto_wrap_policy, min_num_params=500)
     for strategy in ShardingStrategy.FULL_SHARD, ShardingStrategy.SHARD_GRAD_OP, ShardingStrategy.NO_SHARD:
         for original in False, True:
-            model = FullyShardedDataParallel(network(), device_id=torch.device("cpu"), sharding_strategy=strategy,
+            model = FullyShardedDataParallel(network(), device_id=DEVICE, sharding_strategy=strategy,
                                              auto_wrap_policy=in_parts, use_orig_params=original)
             train(model, rank)
             with FullyShardedDataParallel.summon_full_params(model):
                 difference = float((weights(model) - weights(whole.module)).abs().max())
-            assert difference < 1e-6, (strategy, original, difference)
+            assert difference < NEAR, (strategy, original, difference)
 
 
 def functional_collectives(rank, size):
@@ -64,7 +69,7 @@ def functional_collectives(rank, size):
 
 
 def distributed_tensors(size):
-    mesh = init_device_mesh("cpu", (size,))
+    mesh = init_device_mesh(DEVICE.type, (size,))
     torch.manual_seed(7)
     whole = torch.randn(2 * size, size + 1)
     rows = distribute_tensor(whole, mesh, [Shard(0)])
@@ -76,6 +81,7 @@ def distributed_tensors(size):
 
 def main():
     dist.init_process_group("summand")
+    torch.set_default_device(DEVICE)
     rank, size = dist.get_rank(), dist.get_world_size()
     sharded(rank)
     functional_collectives(rank, size)

@@ -127,6 +127,13 @@ unsigned fake_count(const unsigned *count)
 	return n;
 }
 
+void smd_fake_look(void)
+{
+	pthread_mutex_lock(&lock);
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+}
+
 unsigned smd_fake_held(void)
 {
 	return fake_count(&held);

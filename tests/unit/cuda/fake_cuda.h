@@ -20,6 +20,8 @@ void smd_fake_mend(void);
 void smd_fake_hold_broken(bool hold);
 /* From now on cuMemHostAlloc() waits, as it does for a device that is at work; or no longer. */
 void smd_fake_hold_pins(bool hold);
+/* Looks again at the words that streams wait for, which the processor has written. */
+void smd_fake_look(void);
 /* How many calls wait for either. */
 unsigned smd_fake_held(void);
 

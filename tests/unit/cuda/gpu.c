@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "tests/unit/allreduce/fixture.h"
@@ -23,6 +24,7 @@
 	X(cuMemCreate)                                                                             \
 	X(cuMemFree)                                                                               \
 	X(cuMemGetAllocationGranularity)                                                           \
+	X(cuMemHostAlloc)                                                                          \
 	X(cuMemMap)                                                                                \
 	X(cuMemRelease)                                                                            \
 	X(cuMemSetAccess)                                                                          \
@@ -51,6 +53,7 @@ static struct {
 	__typeof__(smd_fake_hold_broken) *hold_broken;
 	__typeof__(smd_fake_hold_pins) *hold_pins;
 	__typeof__(smd_fake_held) *held;
+	__typeof__(smd_fake_look) *look;
 	__typeof__(smd_fake_live) *live;
 	__typeof__(smd_fake_set) *set;
 	__typeof__(smd_fake_flushes) *flushes;
@@ -61,6 +64,14 @@ static struct {
 
 #define DEVICES_MAX 2
 static CUcontext contexts[DEVICES_MAX];
+
+/*
+ * What held streams wait for: words that the processor writes. A real driver makes calls wait for one that waits for a
+ * device, so whoever had to make one to let a stream go could wait for ever.
+ */
+#define HOLDS 1024
+static uint32_t *holds;
+static unsigned holds_used;
 
 #define GPU(call)                                                                                  \
 	do {                                                                                       \
@@ -96,6 +107,7 @@ void gpu_open(const char *path)
 	fake.hold_broken = (__typeof__(fake.hold_broken))dlsym(library, "smd_fake_hold_broken");
 	fake.hold_pins = (__typeof__(fake.hold_pins))dlsym(library, "smd_fake_hold_pins");
 	fake.held = (__typeof__(fake.held))dlsym(library, "smd_fake_held");
+	fake.look = (__typeof__(fake.look))dlsym(library, "smd_fake_look");
 	fake.live = (__typeof__(fake.live))dlsym(library, "smd_fake_live");
 	fake.set = (__typeof__(fake.set))dlsym(library, "smd_fake_set");
 	fake.flushes = (__typeof__(fake.flushes))dlsym(library, "smd_fake_flushes");
@@ -107,6 +119,22 @@ void gpu_open(const char *path)
 		GPU(cuDevicePrimaryCtxRetain(&contexts[i], device));
 	}
 	CHECK(contexts[0]);
+	gpu_enter(0);
+	GPU(cuMemHostAlloc((void **)&holds, HOLDS * sizeof(*holds),
+		CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP));
+	gpu_leave();
+}
+
+bool gpu_open_by(int argc, char **argv, const char *fake_driver)
+{
+	bool device = argc > 1 && strcmp(argv[1], "--device") == 0;
+
+	if (device && access("/dev/nvidia0", F_OK) != 0) {
+		printf("skipped: no CUDA device (/dev/nvidia0)\n");
+		return false;
+	}
+	gpu_open(device ? NULL : fake_driver);
+	return true;
 }
 
 bool gpu_is_fake(void)
@@ -146,7 +174,9 @@ unsigned gpu_live(void)
 
 void gpu_set(int fact, int value)
 {
-	fake.set((enum smd_fake_fact)fact, value);
+	if (fake.set) {
+		fake.set((enum smd_fake_fact)fact, value);
+	}
 }
 
 unsigned gpu_flushes(void)
@@ -156,17 +186,17 @@ unsigned gpu_flushes(void)
 
 unsigned gpu_streams(void)
 {
-	return fake.streams();
+	return fake.streams ? fake.streams() : 0;
 }
 
 unsigned long gpu_pinned(void)
 {
-	return fake.pinned();
+	return fake.pinned() - HOLDS * sizeof(*holds);
 }
 
 unsigned gpu_callbacks(void)
 {
-	return fake.callbacks();
+	return fake.callbacks ? fake.callbacks() : 0;
 }
 
 void gpu_enter(int ordinal)
@@ -343,13 +373,12 @@ void gpu_fill(void *to, uint32_t value, size_t count, CUstream stream)
 	gpu_leave();
 }
 
-/* The stream waits for a word of device memory: a host function would hold up those of others. */
+/* The stream waits for a word: a host function would hold up those of others. */
 void *gpu_hold(CUstream stream)
 {
-	void *word = gpu_alloc(sizeof(uint32_t));
-	const uint32_t held = 0;
+	uint32_t *word = &holds[__atomic_fetch_add(&holds_used, 1, __ATOMIC_RELAXED) % HOLDS];
 
-	gpu_upload(word, &held, sizeof(held));
+	__atomic_store_n(word, 0, __ATOMIC_RELAXED);
 	gpu_enter(0);
 	GPU(cuStreamWaitValue32(stream, (CUdeviceptr)word, 1, CU_STREAM_WAIT_VALUE_EQ));
 	gpu_leave();
@@ -358,10 +387,10 @@ void *gpu_hold(CUstream stream)
 
 void gpu_open_hold(void *hold)
 {
-	CUstream other = gpu_stream_create(CU_STREAM_NON_BLOCKING);
-
-	gpu_fill(hold, 1, 1, other);
-	gpu_stream_destroy(other);
+	__atomic_store_n((uint32_t *)hold, 1, __ATOMIC_RELEASE);
+	if (fake.look) {
+		fake.look();
+	}
 }
 
 void gpu_let_go(void *hold, CUstream stream)
@@ -370,5 +399,4 @@ void gpu_let_go(void *hold, CUstream stream)
 	gpu_enter(0);
 	GPU(cuStreamSynchronize(stream));
 	gpu_leave();
-	gpu_free(hold);
 }

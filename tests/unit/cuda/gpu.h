@@ -14,9 +14,11 @@
 /* Opens the driver and takes device 0; NULL: the machine's own driver. Also tells libsummand which.
  * Call before any thread is started. */
 void gpu_open(const char *path);
+/* With --device the machine's own, else the fake; false where there is no device: the program exits with 77. */
+bool gpu_open_by(int argc, char **argv, const char *fake_driver);
 bool gpu_is_fake(void);
 
-/* Of the fake (fake_cuda.h). */
+/* Of the fake (fake_cuda.h); with a real one facts stay as they are, and counts are 0. */
 void gpu_fail(const char *call, unsigned n, CUresult result);
 void gpu_mend(void);
 void gpu_hold_broken(bool hold);
@@ -64,7 +66,7 @@ void gpu_fill(void *to, uint32_t value, size_t count, CUstream stream);
 /* What is put into the stream from now on begins when the hold is let go. */
 void *gpu_hold(CUstream stream);
 void gpu_open_hold(void *hold);
-/* The same, and returns when the stream has nothing more to do. Frees the hold. */
+/* The same, and returns when the stream has nothing more to do. */
 void gpu_let_go(void *hold, CUstream stream);
 
 #endif

@@ -155,9 +155,6 @@ static void break_while_results_come(struct pool_rank *rank)
 	pthread_barrier_wait(&all_ready);
 	gpu_mend();
 	pthread_barrier_wait(&all_ready);
-	if (hold) {
-		gpu_free(hold);
-	}
 	gpu_free(data);
 	gpu_stream_destroy(stream);
 	CHECK(smd_comm_create(rank->context, "afterwards", NRANKS, rank->rank, &rank->comm) == 0);
@@ -186,7 +183,7 @@ static void follow_what_fails(struct pool_rank *rank)
 	if (rank->rank == 0) {
 		hold = gpu_hold(stream);
 		gpu_fill(data, 1, WORDS, stream);
-		gpu_fail("filling", 2, CUDA_ERROR_LAUNCH_FAILED); /* the first opens the hold */
+		gpu_fail("filling", 1, CUDA_ERROR_LAUNCH_FAILED);
 	}
 	smd_comm_set_stream(rank->comm, stream);
 	CHECK(smd_allreduce_start(rank->comm, data, data, WORDS, SMD_INT32, SMD_SUM, &request) ==
@@ -200,9 +197,6 @@ static void follow_what_fails(struct pool_rank *rank)
 	pthread_barrier_wait(&all_ready);
 	gpu_mend();
 	pthread_barrier_wait(&all_ready);
-	if (hold) {
-		gpu_free(hold);
-	}
 	gpu_free(data);
 	gpu_stream_destroy(stream);
 }
