@@ -214,6 +214,55 @@ bool bounce_buffer(void)
 	       servers_run((struct fleet){.nnodes = 3, .seconds = 40, .body = fill_window}, 2);
 }
 
+/* ---- several loops ---- */
+
+/* Nodes that would have other numbers of them have the least; large operations and small ones go by several at once. */
+static void use_loops(struct fleet_node *node)
+{
+	static const char *const wanted[] = {"4", "3", "8"};
+	const struct proxy_shape shape = {.slots = 16, .slot_bytes = 4 << 20};
+	void *library = library_open();
+	struct collnet collnet;
+	struct proxy proxy;
+	struct stream stream;
+
+	setenv("SUMMAND_NCCL_LOOPS", wanted[node->rank], 1);
+	collnet_find(&collnet, library, COLLNET_NEWEST);
+	proxy_open(&proxy, &collnet, node, &shape);
+	CHECK(logbook_has(NCCL_LOG_INFO, ", by 3 loops"));
+	stream = stream_of(&proxy, (unsigned)fleet_share(80), choose_any);
+	stream_finish(&stream);
+	stream = stream_of(&proxy, (unsigned)fleet_share(40), choose_large);
+	stream_finish(&stream);
+	proxy_deregister(&proxy, PROXY_RECEIVE);
+	proxy_close(&proxy);
+	library_close(library);
+}
+
+static void use_no_number_of_loops(struct fleet_node *node)
+{
+	const struct proxy_shape shape = {.slots = 2, .slot_bytes = 64 << 10};
+	char handles[FLEET_NODES_MAX * NCCL_HANDLE_BYTES];
+	char mine[NCCL_HANDLE_BYTES];
+	void *library = library_open();
+	struct collnet collnet;
+	struct proxy proxy;
+
+	setenv("SUMMAND_NCCL_LOOPS", node->rank ? "2" : "9", 1);
+	collnet_find(&collnet, library, COLLNET_NEWEST);
+	proxy_listen(&proxy, &collnet, node, &shape, mine);
+	fleet_gather(node, mine, sizeof(mine), handles);
+	CHECK(proxy_connect(&proxy, handles) != NCCL_SUCCESS);
+	CHECK(logbook_has(NCCL_LOG_INFO, "SUMMAND_NCCL_LOOPS: must be 1 to 8, got \"9\""));
+	library_close(library);
+}
+
+bool several_loops(void)
+{
+	return servers_run((struct fleet){.nnodes = 3, .seconds = 40, .body = use_loops}, 2) &&
+	       servers_run((struct fleet){.nnodes = 2, .seconds = 40, .body = use_no_number_of_loops}, 1);
+}
+
 /* ---- several communicators ---- */
 
 enum { COMMUNICATORS = 5 };

@@ -308,7 +308,7 @@ bool smd_context_is_device_registered(struct smd_context *context, const void *m
 	return smd_registrations_cover_device(&context->registrations, memory, bytes);
 }
 
-static int context_create(const struct smd_context_options *options,
+static int context_create(const struct smd_context_options *options, enum smd_engine_mode mode,
 	const struct smd_origin *origin, const struct smd_device_ops *devices, smd_context **out)
 {
 	static pthread_once_t prepared = PTHREAD_ONCE_INIT;
@@ -331,7 +331,7 @@ static int context_create(const struct smd_context_options *options,
 	if (ret) {
 		goto free_context;
 	}
-	ret = smd_progress_create(&context->progress, context->config.poll,
+	ret = smd_progress_create(&context->progress, context->config.poll ? SMD_ENGINE_POLLED : mode,
 		context->config.near_card ? context->config.servers[0] : NULL,
 		(struct smd_locality_ways){
 			context->config.transports, context->config.ntransports});
@@ -369,13 +369,23 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 {
 	static const struct smd_origin any;
 
-	return context_create(options, &any, smd_device_ops(), out);
+	return context_create(options, SMD_ENGINE_SHARED, &any, smd_device_ops(), out);
 }
 
-int smd_context_create_without_devices(const struct smd_context_options *options,
+int smd_context_create_without_devices(const struct smd_context_options *options, enum smd_engine_mode mode,
 	const struct smd_origin *origin, smd_context **out)
 {
-	return context_create(options, origin, NULL, out);
+	return context_create(options, mode, origin, NULL, out);
+}
+
+bool smd_context_streams(struct smd_context *context)
+{
+	bool streams;
+
+	smd_progress_lock(&context->progress);
+	streams = context->streams;
+	smd_progress_unlock(&context->progress);
+	return streams;
 }
 
 /* Some communicator of the context, which are the owner's to look up. */

@@ -65,6 +65,7 @@ struct smd_context {
 	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in
 					use */
 	bool ready;                   /* published: every shard has said WELCOME, but of `absent` */
+	bool streams;                 /* published with it: a processor moves bytes of some lane */
 	int err;                      /* published: -errno once the context is of no use */
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */
@@ -78,10 +79,14 @@ struct smd_context {
  * smd_context_create(), but of no memory is the driver asked whose it is: a device's is known only
  * where it is registered by a dma-buf, all else is the host's. For callers that must not call the
  * driver, such as NCCL's progress thread, which kernels on the device wait for. Lanes leave by the
- * origin where servers have an address on its network.
+ * origin where servers have an address on its network. Who runs the context's loop is said by the mode, unless the
+ * options have it polled.
  */
-int smd_context_create_without_devices(const struct smd_context_options *options,
+int smd_context_create_without_devices(const struct smd_context_options *options, enum smd_engine_mode mode,
 	const struct smd_origin *origin, smd_context **out);
+
+/* Whether processors move the bytes of some of its first lanes over a network: no card does, nor a host's memory. */
+bool smd_context_streams(struct smd_context *context);
 
 /* registration.h, for all lanes of the context. */
 int smd_context_register(struct smd_context *context, const void *user, void *base, size_t length,

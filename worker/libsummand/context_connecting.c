@@ -129,8 +129,11 @@ static void context_add(void *owner, const char *address)
 
 static void context_publish_ready(struct smd_context *context)
 {
+	bool streams = smd_remotes_stream(&context->remotes);
+
 	smd_progress_lock(&context->progress);
 	context->ready = true;
+	context->streams = streams;
 	smd_progress_publish(&context->progress);
 	smd_remotes_tell_mixed(&context->remotes);
 	smd_server_file_watch(&context->server_file, &context->config, context->progress.base,

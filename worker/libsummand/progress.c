@@ -248,8 +248,14 @@ static void progress_ask_thread(struct smd_progress *progress)
 
 void smd_progress_poll(struct smd_progress *progress)
 {
-	uint64_t now = smd_clock_ns();
-	bool again = now - atomic_exchange(&progress->tested_ns, now) < SMD_PROGRESS_TESTED_NS;
+	uint64_t now;
+	bool again;
+
+	if (progress->alone) {
+		return;
+	}
+	now = smd_clock_ns();
+	again = now - atomic_exchange(&progress->tested_ns, now) < SMD_PROGRESS_TESTED_NS;
 
 	if (now - progress->nothing_ns < NOTHING_NS) {
 		return;
@@ -266,6 +272,10 @@ void smd_progress_poll(struct smd_progress *progress)
 
 void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
 {
+	if (progress->alone) {
+		smd_progress_defer(progress, task);
+		return;
+	}
 	pthread_mutex_lock(&progress->lock);
 	STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	if (progress->tests) { /* it will test this one too */
@@ -392,12 +402,15 @@ static void progress_create_locks(struct smd_progress *progress)
 	pthread_condattr_destroy(&monotonic);
 }
 
-int smd_progress_create(struct smd_progress *progress, bool poll, const char *near,
+int smd_progress_create(struct smd_progress *progress, enum smd_engine_mode mode, const char *near,
 	struct smd_locality_ways ways)
 {
 	int ret = -ENOMEM;
 
-	*progress = (struct smd_progress){.base = smd_loop_create(), .near = near, .ways = ways};
+	*progress = (struct smd_progress){.base = smd_loop_create(),
+		.alone = mode == SMD_ENGINE_ALONE,
+		.near = near,
+		.ways = ways};
 	if (!progress->base) {
 		return -ENOMEM;
 	}
@@ -408,7 +421,7 @@ int smd_progress_create(struct smd_progress *progress, bool poll, const char *ne
 		ret = smd_wakeup_create(
 			&progress->wakeup, progress->base, progress_on_wakeup, progress);
 	}
-	if (ret == 0 && !poll) {
+	if (ret == 0 && mode != SMD_ENGINE_POLLED) {
 		progress->threaded = true;
 		ret = progress_start_thread(progress);
 	}

@@ -6,7 +6,9 @@
  * threads. A caller that tests again and again, as NCCL's thread does, owns it in each of these
  * calls. The progress thread owns it while operations are in flight that nobody waits for, nor has
  * tested for SMD_PROGRESS_TESTED_NS, and, after a rest, while there are none, because lanes must be
- * looked after. In poll mode there is no such thread: the loop runs inside the calls.
+ * looked after. In poll mode there is no such thread: the loop runs inside the calls. And there is a
+ * mode in which the thread is alone: callers that post or test leave the engine to it, so that their
+ * threads are free for others' bytes.
  *
  * Threads meet at two places only: callers post *tasks*, which the owner runs in order; and the
  * owner publishes what callers wait for (the fields marked "published" in a context, a
@@ -43,6 +45,13 @@ struct smd_watch {
 	bool (*look)(struct smd_watch *watch);
 };
 
+/* Who runs the loop. */
+enum smd_engine_mode {
+	SMD_ENGINE_SHARED, /* callers, and a thread where these do not */
+	SMD_ENGINE_POLLED, /* callers */
+	SMD_ENGINE_ALONE,  /* the thread, and callers that wait */
+};
+
 struct smd_progress {
 	struct event_base *base;
 	struct smd_wakeup wakeup;
@@ -51,7 +60,8 @@ struct smd_progress {
 	unsigned polls;                    /* of goals, over all waits; counted by the owner */
 	_Atomic(struct smd_watch *) watch; /* the owner's; NULL: none yet */
 	uint64_t looked_ns;                /* since when it has looked in vain */
-	bool threaded;                     /* there is a progress thread */
+	bool threaded;                     /* there is a progress thread, */
+	bool alone;                        /* to which callers that do not wait leave the loop */
 	const char *near; /* a server: it runs near the card by which that is reached; NULL: anywhere */
 	struct smd_locality_ways ways;
 	pthread_t thread;
@@ -77,16 +87,16 @@ struct smd_progress {
 	bool asked;                  /* and has been asked to leave the engine to it */
 };
 
-/* Makes the loop, and the thread unless `poll`, which runs near the card by which that server is
+/* Makes the loop, and the thread unless it is polled, which runs near the card by which that server is
  * reached in one of these ways (NULL: anywhere). What these point to stays as long as the progress. 0 or
  * -errno. */
-int smd_progress_create(struct smd_progress *progress, bool poll, const char *near,
+int smd_progress_create(struct smd_progress *progress, enum smd_engine_mode mode, const char *near,
 	struct smd_locality_ways ways);
 /* Ends the thread. From here on the loop is the caller's, to close what is on it. */
 void smd_progress_end(struct smd_progress *progress);
 void smd_progress_destroy(struct smd_progress *progress);
 
-/* Has the task run soon, on any thread; it may have run already when this returns. */
+/* Has the task run soon, on any thread; it may have run already when this returns. Where the thread is alone, on that. */
 void smd_progress_post(struct smd_progress *progress, struct smd_task *task);
 
 /* Leaves the task for the present or next owner, and never runs it here: for threads that may not
@@ -112,7 +122,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 
 /*
  * A caller tests: runs what is due, without sleeping, if nobody owns the engine. Takes no lock
- * where the loop had nothing a moment ago.
+ * where the loop had nothing a moment ago. Does nothing where the thread is alone.
  */
 void smd_progress_poll(struct smd_progress *progress);
 

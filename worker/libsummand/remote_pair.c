@@ -164,6 +164,18 @@ int smd_remote_settle_for_carrier(struct smd_remote *remote, struct smd_error *e
 
 /* ---- what came of it ---- */
 
+bool smd_remotes_stream(const struct smd_remotes *remotes)
+{
+	for (unsigned i = 0; i < remotes->count; i++) {
+		const struct smd_lane *lane = remotes->each[i]->lane;
+
+		if (lane && lane->ops->is_stream && !lane->ops->within_host) {
+			return true;
+		}
+	}
+	return false;
+}
+
 void smd_remotes_tell_mixed(const struct smd_remotes *remotes)
 {
 	const struct smd_transport_ops *first = NULL;

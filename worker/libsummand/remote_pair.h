@@ -33,6 +33,9 @@ int smd_remote_on_pair(
  * or -errno with a text. */
 int smd_remote_settle_for_carrier(struct smd_remote *remote, struct smd_error *error);
 
+/* Whether processors move the bytes of some lane over a network. */
+bool smd_remotes_stream(const struct smd_remotes *remotes);
+
 /* Warns where some lanes are of one transport and others of another: they share one deal, and the
  * slowest decides. */
 void smd_remotes_tell_mixed(const struct smd_remotes *remotes);

@@ -45,7 +45,7 @@ static void waits_that_are_over_at_once_keep_nothing_from_the_loop(void **state)
 	bool ran = false;
 
 	(void)state;
-	assert_int_equal(smd_progress_create(&progress, true, NULL, (struct smd_locality_ways){0}), 0);
+	assert_int_equal(smd_progress_create(&progress, SMD_ENGINE_POLLED, NULL, (struct smd_locality_ways){0}), 0);
 	assert_int_equal(event_base_once(progress.base, -1, EV_TIMEOUT, note, &ran, &now), 0);
 	for (int k = 0; k < WAITS; k++) {
 		struct quick quick = {false};
@@ -100,7 +100,7 @@ static void a_caller_that_tests_owns_the_engine(void **state)
 	int tries = 0;
 
 	(void)state;
-	assert_int_equal(smd_progress_create(&progress, false, NULL, (struct smd_locality_ways){0}), 0);
+	assert_int_equal(smd_progress_create(&progress, SMD_ENGINE_SHARED, NULL, (struct smd_locality_ways){0}), 0);
 	smd_progress_lock(&progress);
 	progress.in_flight = 1;
 	smd_progress_unlock(&progress);
@@ -116,11 +116,41 @@ static void a_caller_that_tests_owns_the_engine(void **state)
 	smd_progress_destroy(&progress);
 }
 
+/* Where the thread is alone it runs what is posted and tested for, too, and callers' threads go on. */
+static void a_thread_that_is_alone_runs_all(void **state)
+{
+	struct smd_progress progress;
+
+	(void)state;
+	assert_int_equal(smd_progress_create(&progress, SMD_ENGINE_ALONE, NULL, (struct smd_locality_ways){0}), 0);
+	smd_progress_lock(&progress);
+	progress.in_flight = 1;
+	smd_progress_unlock(&progress);
+	for (int k = 0; k < WAITS; k++) {
+		struct errand errand = {.task.run = errand_run};
+
+		assert_false(runs_here(&progress, true));
+		smd_progress_post(&progress, &errand.task);
+		while (!errand.ran) {
+			smd_progress_poll(&progress);
+		}
+		smd_progress_lock(&progress); /* whoever ran it is through with it */
+		smd_progress_unlock(&progress);
+		assert_false(pthread_equal(errand.runner, pthread_self()));
+	}
+	smd_progress_lock(&progress);
+	progress.in_flight = 0;
+	smd_progress_unlock(&progress);
+	smd_progress_end(&progress);
+	smd_progress_destroy(&progress);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_that_are_over_at_once_keep_nothing_from_the_loop),
 		cmocka_unit_test(a_caller_that_tests_owns_the_engine),
+		cmocka_unit_test(a_thread_that_is_alone_runs_all),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

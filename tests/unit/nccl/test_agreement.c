@@ -42,6 +42,7 @@ struct node {
 	uint64_t patience_ns;
 	/* What came of it. */
 	unsigned votes;
+	unsigned loops;
 	int heard[2];
 	struct smd_error error;
 };
@@ -73,12 +74,14 @@ static void *node_run(void *arg)
 		0);
 	for (unsigned i = 0; i < 2; i++) {
 		struct smd_error own = {""};
+		unsigned loops = i ? node->loops : (node->side.node + NODES - 1) % NODES + 2;
 
 		if (node->own[i]) {
 			snprintf(own.text, sizeof(own.text), "reason %u", i);
 		}
-		node->heard[i] = smd_agreement_vote(agreement, node->own[i], &own,
+		node->heard[i] = smd_agreement_vote(agreement, node->own[i], &own, &loops,
 			smd_clock_ns() + node->patience_ns, 2 * SMD_SECOND_NS, &node->error);
+		node->loops = loops;
 		node->votes++;
 		if (node->heard[i] || node->absence == LEAVES_AFTER_ONE) {
 			break;
@@ -149,6 +152,9 @@ static void all_say_yes(void **state)
 	nodes_make(nodes);
 	nodes_run(nodes);
 	assert_all_heard(nodes, 2, 0, "");
+	for (unsigned i = 0; i < NODES; i++) {
+		assert_int_equal(nodes[i].loops, 2); /* node 1's, which has the fewest */
+	}
 }
 
 static void one_no_is_everybodys(void **state)
@@ -376,6 +382,7 @@ static int vote_without_descriptors(int used, rlim_t more)
 	struct smd_error own = {""};
 	struct smd_error error = {""};
 	uint64_t begin = smd_clock_ns();
+	unsigned loops = 1;
 	int highest;
 	int filler;
 
@@ -393,13 +400,13 @@ static int vote_without_descriptors(int used, rlim_t more)
 		return 1;
 	}
 	if (more) { /* it is accepted, and does not vote */
-		return smd_agreement_vote(agreement, 0, &own, begin + SMD_SECOND_NS, 0, &error) ==
+		return smd_agreement_vote(agreement, 0, &own, &loops, begin + SMD_SECOND_NS, 0, &error) ==
 					       -ETIMEDOUT &&
 				       strcmp(error.text, "node 1: it has not come in time") == 0
 			       ? 0
 			       : 2;
 	}
-	return smd_agreement_vote(agreement, 0, &own, begin + LENGTHY, 0, &error) == -EMFILE &&
+	return smd_agreement_vote(agreement, 0, &own, &loops, begin + LENGTHY, 0, &error) == -EMFILE &&
 			       strcmp(error.text,
 				       "node 0 (a): it has no descriptors left to hear 3 other "
 				       "nodes: its limit (ulimit -Hn) must be larger") == 0 &&
@@ -435,7 +442,7 @@ static void say(int fd, const void *bytes, size_t length)
 static void strangers_count_for_nothing(void **state)
 {
 	enum { SILENT = 100 };
-	struct smd_ballot ballot = {.phase = 1, .node = 1, .err = -EIO, .text = "hearsay"};
+	struct smd_ballot ballot = {.phase = 1, .node = 1, .err = -EIO, .loops = 1, .text = "hearsay"};
 	uint8_t bytes[SMD_BALLOT_BYTES];
 	struct node nodes[NODES];
 	int fds[SILENT + 5];
@@ -479,7 +486,8 @@ static void a_handle_of_something_else_is_refused(void **state)
 static void a_ballot_survives_the_way(void **state)
 {
 	struct smd_ballot out;
-	struct smd_ballot in = {.phase = 2, .node = 65535, .err = -ETIMEDOUT, .pool = ~0ull};
+	struct smd_ballot in = {
+		.phase = 2, .node = 65535, .err = -ETIMEDOUT, .loops = 8, .pool = ~0ull};
 	uint8_t bytes[SMD_BALLOT_BYTES];
 	struct smd_error error = {""};
 
@@ -493,6 +501,7 @@ static void a_ballot_survives_the_way(void **state)
 	assert_int_equal(out.phase, in.phase);
 	assert_int_equal(out.node, in.node);
 	assert_int_equal(out.err, in.err);
+	assert_int_equal(out.loops, in.loops);
 	assert_true(out.pool == in.pool);
 	assert_memory_equal(out.nonce, in.nonce, sizeof(in.nonce));
 	assert_string_equal(out.name, in.name);
@@ -501,7 +510,12 @@ static void a_ballot_survives_the_way(void **state)
 	assert_int_equal(smd_ballot_decode(bytes, &out, &error), 0);
 	assert_string_equal(out.name, "");
 	assert_string_equal(out.text, "");
-	for (unsigned i = 0; i < 20; i += 4) { /* magic, version, ..., err */
+	in.err = 0; /* a yes has loops */
+	in.loops = 0;
+	smd_ballot_encode(&in, bytes);
+	assert_int_equal(smd_ballot_decode(bytes, &out, &error), -EPROTO);
+	in.loops = 1;
+	for (unsigned i = 0; i < 24; i += 4) { /* magic, version, ..., err, loops */
 		bool bounded = i == 8 || i == 12;
 
 		smd_ballot_encode(&in, bytes);

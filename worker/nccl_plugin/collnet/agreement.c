@@ -230,13 +230,14 @@ static int caller_write(const struct caller *caller, const struct smd_ballot *ba
 }
 
 static void ballot_fill(struct smd_ballot *ballot, const struct smd_agreement *agreement, int own,
-	const struct smd_error *own_error)
+	const struct smd_error *own_error, unsigned loops)
 {
 	memset(ballot, 0, sizeof(*ballot));
 	memcpy(ballot->nonce, agreement->handle.nonce, sizeof(ballot->nonce));
 	ballot->phase = agreement->phase;
 	ballot->node = agreement->side.node;
 	ballot->err = own;
+	ballot->loops = loops;
 	ballot->pool = agreement->side.pool;
 	snprintf(ballot->name, sizeof(ballot->name), "%s", agreement->side.name);
 	snprintf(ballot->text, sizeof(ballot->text), "%s",
@@ -268,6 +269,9 @@ static void node_votes(struct smd_agreement *agreement, const struct smd_ballot 
 	char text[SMD_BALLOT_TEXT_BYTES];
 
 	agreement->voted[vote->node] = true;
+	if (vote->loops < agreement->verdict.loops) {
+		agreement->verdict.loops = vote->loops;
+	}
 	if (vote->err) {
 		verdict_no(agreement, vote->err, vote->node, vote->name, vote->text);
 	} else if (vote->pool != agreement->side.pool) {
@@ -539,13 +543,13 @@ static int attend(struct smd_agreement *agreement, const struct smd_ballot *vote
 /* ---- both ---- */
 
 int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct smd_error *own_error,
-	uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error)
+	unsigned *loops, uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error)
 {
 	struct smd_ballot vote;
 	int ret;
 
 	agreement->phase++;
-	ballot_fill(&vote, agreement, own, own_error);
+	ballot_fill(&vote, agreement, own, own_error, *loops);
 	memset(agreement->voted, 0, agreement->side.nnodes * sizeof(*agreement->voted));
 	if (agreement->side.node != 0) {
 		ret = attend(agreement, &vote, deadline_ns, grace_ns, error);
@@ -560,6 +564,9 @@ int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct sm
 	}
 	if (agreement->verdict.err) {
 		smd_error_set(error, -agreement->verdict.err, "%s", agreement->verdict.text);
+	}
+	if (agreement->verdict.loops < *loops) {
+		*loops = agreement->verdict.loops;
 	}
 	return agreement->verdict.err;
 }

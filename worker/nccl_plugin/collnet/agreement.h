@@ -43,14 +43,14 @@ int smd_agreement_begin(struct smd_agreement_place *place, const void *handle,
 const char *smd_agreement_group(const struct smd_agreement *agreement);
 
 /*
- * Tells the others whether this node can go on (own = 0, or -errno with its reason in own_error),
- * and hears whether all can. 0, or -errno with the reason of the first node that cannot. On every
+ * Tells the others whether this node can go on (own = 0, or -errno with its reason in own_error)
+ * and by how many loops, and hears whether all can: *loops becomes the least of any node's. 0, or -errno with the reason of the first node that cannot. On every
  * node the same, as long as node 0 lives. Votes count until the deadline on node 0's clock; the
  * others wait grace_ns longer for the verdict, since they may have begun earlier than node 0. Called at
  * most twice: before and after joining.
  */
 int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct smd_error *own_error,
-	uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error);
+	unsigned *loops, uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error);
 
 void smd_agreement_end(struct smd_agreement *agreement);
 

@@ -7,8 +7,10 @@
 #include "reduction_server/base/bytes.h"
 
 #define MAGIC   0x42444d53u /* "SMDB" */
-#define VERSION 2u
+#define VERSION 3u
 #define ERR_MAX 4095
+
+#define LOOPS_MAX 255u
 
 enum {
 	AT_MAGIC = 0,
@@ -16,6 +18,7 @@ enum {
 	AT_PHASE = 8,
 	AT_NODE = 12,
 	AT_ERR = 16,
+	AT_LOOPS = 20,
 	AT_POOL = 24,
 	AT_NONCE = 32,
 	AT_NAME = AT_NONCE + SMD_BALLOT_NONCE,
@@ -43,6 +46,7 @@ void smd_ballot_encode(const struct smd_ballot *ballot, uint8_t bytes[SMD_BALLOT
 	smd_put32(bytes + AT_PHASE, ballot->phase);
 	smd_put32(bytes + AT_NODE, ballot->node);
 	smd_put32(bytes + AT_ERR, (uint32_t)-ballot->err);
+	smd_put32(bytes + AT_LOOPS, ballot->loops);
 	smd_put64(bytes + AT_POOL, ballot->pool);
 	memcpy(bytes + AT_NONCE, ballot->nonce, SMD_BALLOT_NONCE);
 	memcpy(bytes + AT_NAME, ballot->name, strnlen(ballot->name, SMD_BALLOT_NAME_BYTES - 1));
@@ -63,9 +67,15 @@ int smd_ballot_decode(
 		return smd_error_set(error, EPROTO, "a ballot's error must be at most %d, got %u",
 			ERR_MAX, smd_get32(bytes + AT_ERR));
 	}
+	if (smd_get32(bytes + AT_LOOPS) > LOOPS_MAX ||
+		(smd_get32(bytes + AT_LOOPS) == 0 && smd_get32(bytes + AT_ERR) == 0)) {
+		return smd_error_set(error, EPROTO, "a ballot that says yes must have 1 to %u loops, got %u",
+			LOOPS_MAX, smd_get32(bytes + AT_LOOPS));
+	}
 	out->phase = smd_get32(bytes + AT_PHASE);
 	out->node = smd_get32(bytes + AT_NODE);
 	out->err = -(int)smd_get32(bytes + AT_ERR);
+	out->loops = smd_get32(bytes + AT_LOOPS);
 	out->pool = smd_get64(bytes + AT_POOL);
 	memcpy(out->nonce, bytes + AT_NONCE, SMD_BALLOT_NONCE);
 	get_text(out->name, bytes + AT_NAME, SMD_BALLOT_NAME_BYTES);

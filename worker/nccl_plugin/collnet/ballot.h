@@ -20,7 +20,8 @@ struct smd_ballot {
 	unsigned phase; /* 1 or 2 */
 	unsigned node;
 	int err;       /* 0: yes; else -errno */
-	uint64_t pool; /* of a vote */
+	unsigned loops; /* a vote: of that node; a verdict: the least of all */
+	uint64_t pool;  /* of a vote */
 	char name[SMD_BALLOT_NAME_BYTES];
 	char text[SMD_BALLOT_TEXT_BYTES]; /* the reason of a no; the servers of a yes */
 };

@@ -35,8 +35,7 @@ static int region_create(struct smd_coll *coll, void *data, size_t size,
 		return NCCL_SYSTEM_ERROR;
 	}
 	*region = (struct region){data, size, dmabuf != NULL};
-	ret = smd_context_register(
-		smd_shared_context_get_context(coll->shared), coll, data, size, dmabuf);
+	ret = smd_loops_register(&coll->loops, coll, data, size, dmabuf);
 	if (ret) {
 		smd_nccl_log_warn("CollNet: %zu bytes at %p cannot be registered: %s", size, data,
 			strerror(-ret));
@@ -91,8 +90,7 @@ int smd_collnet_deregister(void *coll_comm, void *mhandle)
 				  "while operations used it, so they have failed",
 			coll->nnodes, coll->node);
 	}
-	smd_context_deregister(
-		smd_shared_context_get_context(coll->shared), coll, region->memory, region->bytes);
+	smd_loops_deregister(&coll->loops, coll, region->memory, region->bytes);
 	free(region);
 	return NCCL_SUCCESS;
 }
@@ -162,8 +160,8 @@ int smd_collnet_allreduce(
 	own->send = send;
 	own->recv = recv;
 	own->send_bytes = own->recv_bytes = own->bytes;
-	ret = smd_allreduce_start(
-		coll->comm, send, recv, count, (enum smd_dtype)dtype, (enum smd_op)op, &own->only);
+	ret = smd_allreduce_start(smd_loops_next(&coll->loops, own->bytes), send, recv, count,
+		(enum smd_dtype)dtype, (enum smd_op)op, &own->only);
 	if (ret) {
 		return request_abort(own, ret);
 	}
@@ -224,7 +222,7 @@ static struct share window_share(const struct coll_window *window, unsigned node
 static int parts_check(struct smd_coll *coll, const struct coll_window *window, int nparts,
 	const struct nccl_sge_v9 *parts)
 {
-	struct smd_context *context = smd_shared_context_get_context(coll->shared);
+	struct smd_context *context = smd_shared_context_get_context(coll->loops.each[0].shared);
 	size_t sum = 0;
 
 	for (int i = 0; i < nparts; i++) {
@@ -291,6 +289,7 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	struct smd_coll *coll = coll_comm;
 	struct smd_coll_request *own = NULL;
 	struct coll_window window;
+	smd_comm *comm;
 	uint8_t *whole;
 	int result;
 
@@ -306,6 +305,7 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	if (!own) {
 		return result;
 	}
+	comm = smd_loops_next(&coll->loops, bytes);
 	own->bytes = bytes;
 	own->recv = whole;
 	own->recv_bytes = bytes;
@@ -313,7 +313,7 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	own->send = own->send_bytes ? send : NULL;
 	for (unsigned i = 0; i < window.nodes; i++) {
 		struct share share = window_share(&window, window.first + i);
-		int ret = smd_broadcast_out_of_place_start(coll->comm, send, whole + share.begin,
+		int ret = smd_broadcast_out_of_place_start(comm, send, whole + share.begin,
 			share.bytes, SMD_UINT8, (int)(window.first + i), &own->parts[i]);
 
 		if (ret) {
@@ -333,6 +333,7 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 	size_t element = smd_dtype_size((enum smd_dtype)dtype);
 	struct smd_coll_request *own = NULL;
 	struct coll_window window;
+	smd_comm *comm;
 	uint8_t *whole;
 	int result;
 
@@ -351,6 +352,7 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 	for (size_t i = 0, at = 0; i < own->nscatter; at += parts[i].size, i++) {
 		memcpy(whole + at, parts[i].address, parts[i].size);
 	}
+	comm = smd_loops_next(&coll->loops, bytes);
 	own->nscatter = 0; /* they have been read, and nothing goes back */
 	own->bytes = window_share(&window, coll->node).bytes;
 	own->send = whole;
@@ -359,7 +361,7 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 	own->recv_bytes = own->bytes;
 	for (unsigned i = 0; i < window.nodes; i++) {
 		struct share share = window_share(&window, window.first + i);
-		int ret = smd_reduce_start(coll->comm, whole + share.begin, recv,
+		int ret = smd_reduce_start(comm, whole + share.begin, recv,
 			share.bytes / element, (enum smd_dtype)dtype, (enum smd_op)op,
 			(int)(window.first + i), &own->parts[i]);
 

@@ -27,10 +27,7 @@ void smd_coll_destroy(struct smd_coll *coll)
 {
 	smd_loss_close(coll);
 	smd_coll_abandon(coll, NULL, 0);
-	smd_comm_destroy(coll->comm);
-	if (coll->shared) {
-		smd_shared_context_put(coll->shared);
-	}
+	smd_loops_leave(&coll->loops);
 	free(coll);
 }
 
@@ -110,8 +107,10 @@ static void coll_give_up(struct smd_coll *coll)
 	char text[SMD_ERROR_TEXT_MAX];
 
 	snprintf(text, sizeof(text), "node %u (%s) gave CollNet up with operations in flight",
-		coll->node, coll->comm->context->config.replica);
-	smd_comm_fault(coll->comm, -ECANCELED, text);
+		coll->node, coll->loops.each[0].comm->context->config.replica);
+	for (unsigned i = 0; i < coll->loops.count; i++) {
+		smd_comm_fault(coll->loops.each[i].comm, -ECANCELED, text);
+	}
 	coll->err = -ECANCELED;
 }
 

@@ -1,5 +1,5 @@
 /*
- * A CollNet communicator: a communicator of libsummand, and the requests that NCCL holds of it.
+ * A CollNet communicator: a communicator of libsummand for each of its loops, and the requests that NCCL holds of it.
  */
 #ifndef SMD_NCCL_PLUGIN_COLLNET_COMM_H
 #define SMD_NCCL_PLUGIN_COLLNET_COMM_H
@@ -10,7 +10,7 @@
 
 #include "reduction_server/base/error.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
-#include "worker/nccl_plugin/collnet/shared_context.h"
+#include "worker/nccl_plugin/collnet/loops.h"
 
 /*
  * One call of NCCL's: one operation of libsummand's, or one for each node that has a part in it.
@@ -40,9 +40,8 @@ struct smd_coll_request {
 struct smd_coll {
 	unsigned nnodes;
 	unsigned node;
-	struct smd_shared_context *shared; /* NULL: the pool was not reached */
-	smd_comm *comm;                    /* NULL: it was not joined */
-	int err;                           /* -errno once an operation has failed */
+	struct smd_loops loops;
+	int err; /* -errno once an operation has failed */
 	struct smd_coll_request requests[SMD_COLLNET_REQUESTS];
 	unsigned next; /* where to look for a free one first */
 };

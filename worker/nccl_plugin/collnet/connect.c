@@ -6,6 +6,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/hash.h"
+#include "worker/libsummand/context.h"
 #include "worker/libsummand/group.h"
 #include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
@@ -13,6 +14,7 @@
 #include "worker/nccl_plugin/collnet/agreement.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/comm.h"
+#include "worker/nccl_plugin/collnet/loops.h"
 #include "worker/nccl_plugin/collnet/tuner.h"
 
 /* What this node says of itself to the others. */
@@ -21,6 +23,7 @@ struct identity {
 	char servers[256]; /* and what is set of the tuner, before them */
 	uint64_t pool;     /* of the job, and of all of that */
 	unsigned timeout_s;
+	unsigned loops; /* that this node would have */
 };
 
 /* With the 0 at its end, so that texts do not run into each other. */
@@ -48,7 +51,7 @@ static void append_variable(struct identity *identity, size_t *used, const char 
 	}
 }
 
-static int identity_read(struct identity *identity, struct smd_error *error)
+static int identity_read(struct identity *identity, unsigned nnodes, struct smd_error *error)
 {
 	struct smd_config config;
 	int ret = smd_config_read(NULL, &config, error);
@@ -57,6 +60,7 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	memset(identity, 0, sizeof(*identity));
 	identity->timeout_s = SMD_CONNECT_TIMEOUT_S;
 	snprintf(identity->name, sizeof(identity->name), "?");
+	ret = ret ? ret : smd_loops_wanted(nnodes, &identity->loops, error);
 	if (ret) {
 		return ret;
 	}
@@ -80,46 +84,44 @@ static unsigned part_of(unsigned seconds, unsigned eighths)
 	return part ? part : 1;
 }
 
-static int join(struct smd_coll *coll, const struct smd_agreement *agreement, unsigned timeout_s,
-	struct smd_error *error)
-{
-	int ret = smd_comm_create_within(smd_shared_context_get_context(coll->shared), timeout_s,
-		smd_agreement_group(agreement), (int)coll->nnodes, (int)coll->node, &coll->comm);
-
-	return ret ? smd_error_set(error, -ret, "%s", smd_error_message()) : 0;
-}
-
 /* The outcome is the same on all nodes; see specs/design/collnet.md for the times. */
 static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
-	const struct smd_nccl_device *device, unsigned timeout_s, int own,
+	const struct smd_nccl_device *device, const struct identity *identity, int own,
 	struct smd_error *own_error, struct smd_error *error)
 {
+	unsigned timeout_s = identity->timeout_s;
 	uint64_t begin_ns = smd_clock_ns();
 	uint64_t eighth_ns = timeout_s * SMD_SECOND_NS / 8;
+	unsigned loops;
 	int ret;
 
 	if (own == 0) {
-		own = smd_shared_context_get(
-			device, part_of(timeout_s, 4), &coll->shared, own_error);
+		own = smd_loops_hold(&coll->loops, device, identity->loops, part_of(timeout_s, 4),
+			own_error);
 	}
-	ret = smd_agreement_vote(
-		agreement, own, own_error, begin_ns + 5 * eighth_ns, eighth_ns / 2, error);
+	loops = coll->loops.held;
+	ret = smd_agreement_vote(agreement, own, own_error, &loops, begin_ns + 5 * eighth_ns,
+		eighth_ns / 2, error);
 	if (ret) {
 		return ret;
 	}
 	begin_ns = smd_clock_ns(); /* all have heard the verdict just now */
-	own = join(coll, agreement, part_of(timeout_s, 2), own_error);
-	return smd_agreement_vote(agreement, own, own_error,
+	own = smd_loops_join(&coll->loops, loops, smd_agreement_group(agreement), coll->nnodes,
+		coll->node, part_of(timeout_s, 2), own_error);
+	return smd_agreement_vote(agreement, own, own_error, &loops,
 		begin_ns + 2 * eighth_ns + eighth_ns / 4, eighth_ns / 4, error);
 }
 
 static void coll_describe(const struct smd_coll *coll, char text[128])
 {
-	const struct smd_context *context = coll->comm->context;
-
-	snprintf(text, 128, "%u reduction server%s, %u shard%s", context->config.ninitial,
+	const struct smd_context *context = coll->loops.each[0].comm->context;
+	int used = snprintf(text, 128, "%u reduction server%s, %u shard%s", context->config.ninitial,
 		context->config.ninitial == 1 ? "" : "s", context->ninitial,
 		context->ninitial == 1 ? "" : "s");
+
+	if (coll->loops.count > 1) {
+		snprintf(text + used, (size_t)(128 - used), ", by %u loops", coll->loops.count);
+	}
 }
 
 static void coll_log(const struct smd_coll *coll, int err, const struct smd_error *error)
@@ -144,7 +146,7 @@ static int coll_connect(struct smd_coll *coll, const void *handle,
 	struct smd_error own_error = {""};
 	struct smd_agreement *agreement;
 	struct identity identity;
-	int own = identity_read(&identity, &own_error);
+	int own = identity_read(&identity, coll->nnodes, &own_error);
 	const struct smd_agreement_side side = {
 		.nnodes = coll->nnodes,
 		.node = coll->node,
@@ -157,8 +159,7 @@ static int coll_connect(struct smd_coll *coll, const void *handle,
 	if (ret) {
 		return ret;
 	}
-	ret = agree(coll, agreement, smd_agreement_device(place), identity.timeout_s, own,
-		&own_error, error);
+	ret = agree(coll, agreement, smd_agreement_device(place), &identity, own, &own_error, error);
 	smd_agreement_end(agreement);
 	return ret;
 }

@@ -1,0 +1,135 @@
+/* Makes the loops of a communicator, and deals its operations to them. */
+#include "worker/nccl_plugin/collnet/loops.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/parse.h"
+#include "worker/libsummand/context.h"
+#include "worker/libsummand/group.h"
+#include "worker/nccl_plugin/collnet/agreement.h"
+
+#define PROCESSORS_EACH 4
+#define UNASKED_MAX     4u
+#define UNASKED_NODES   256u /* of all loops together */
+/* Below, the change of threads costs more than it gains. */
+#define LARGE_BYTES     ((size_t)256 << 10)
+
+static unsigned processors(void)
+{
+	cpu_set_t set;
+
+	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
+}
+
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+int smd_loops_wanted(unsigned nnodes, unsigned *out, struct smd_error *error)
+{
+	const char *text = getenv(SMD_LOOPS_VARIABLE);
+	uint64_t count;
+
+	*out = least(least(processors() / PROCESSORS_EACH, UNASKED_MAX), UNASKED_NODES / nnodes);
+	*out = *out ? *out : 1;
+	if (!text || !*text) {
+		return 0;
+	}
+	if (smd_parse_number(text, 1, SMD_LOOPS_MAX, &count)) {
+		return smd_error_set(error, EINVAL,
+			SMD_LOOPS_VARIABLE ": must be 1 to %d, got \"%s\"", SMD_LOOPS_MAX, text);
+	}
+	*out = (unsigned)count;
+	return 0;
+}
+
+int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned wanted,
+	unsigned timeout_s, struct smd_error *error)
+{
+	while (loops->held < wanted) {
+		struct smd_shared_context **shared = &loops->each[loops->held].shared;
+		int ret = smd_shared_context_get(device, loops->held, timeout_s, shared, error);
+
+		if (ret) {
+			return loops->held ? 0 : ret; /* so many are better than none */
+		}
+		loops->held++;
+		if (!smd_context_streams(smd_shared_context_get_context(*shared))) {
+			return 0; /* no processor moves its bytes over a network */
+		}
+	}
+	return 0;
+}
+
+int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, unsigned nnodes,
+	unsigned node, unsigned timeout_s, struct smd_error *error)
+{
+	uint64_t until_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
+
+	for (unsigned i = 0; i < count; i++) {
+		uint64_t now = smd_clock_ns();
+		unsigned left_s = now < until_ns ? (unsigned)((until_ns - now) / SMD_SECOND_NS) : 0;
+		char name[SMD_AGREEMENT_GROUP_MAX + 4];
+		int ret;
+
+		if (i) {
+			snprintf(name, sizeof(name), "%s/%u", group, i);
+		} else {
+			snprintf(name, sizeof(name), "%s", group);
+		}
+		ret = smd_comm_create_within(smd_shared_context_get_context(loops->each[i].shared),
+			left_s ? left_s : 1, name, (int)nnodes, (int)node, &loops->each[i].comm);
+		if (ret) {
+			return smd_error_set(error, -ret, "%s", smd_error_message());
+		}
+	}
+	loops->count = count;
+	return 0;
+}
+
+int smd_loops_register(struct smd_loops *loops, const void *user, void *base, size_t length,
+	const struct smd_dmabuf *dmabuf)
+{
+	int ret = 0;
+	unsigned i;
+
+	for (i = 0; i < loops->held; i++) {
+		ret = smd_context_register(smd_shared_context_get_context(loops->each[i].shared), user,
+			base, length, dmabuf);
+		if (ret) {
+			break;
+		}
+	}
+	while (ret && i-- > 0) {
+		smd_context_deregister(smd_shared_context_get_context(loops->each[i].shared), user,
+			base, length);
+	}
+	return ret;
+}
+
+void smd_loops_deregister(struct smd_loops *loops, const void *user, void *base, size_t length)
+{
+	for (unsigned i = 0; i < loops->held; i++) {
+		smd_context_deregister(smd_shared_context_get_context(loops->each[i].shared), user,
+			base, length);
+	}
+}
+
+smd_comm *smd_loops_next(struct smd_loops *loops, size_t bytes)
+{
+	return loops->each[bytes < LARGE_BYTES ? 0 : loops->turn++ % loops->count].comm;
+}
+
+void smd_loops_leave(struct smd_loops *loops)
+{
+	for (unsigned i = 0; i < loops->held; i++) {
+		smd_comm_destroy(loops->each[i].comm);
+		smd_shared_context_put(loops->each[i].shared);
+	}
+	*loops = (struct smd_loops){.count = 0};
+}

@@ -1,0 +1,58 @@
+/*
+ * The loops of a CollNet communicator: the threads that move its bytes.
+ *
+ * NCCL's own thread, while it tests, moves those of the first loop; over a fast network it is the
+ * limit, and not the wire. So large operations take turns over several loops, each with a
+ * context, a thread and lanes of its own (specs/design/collnet.md, "Several loops"). All nodes have
+ * the same number.
+ */
+#ifndef SMD_NCCL_PLUGIN_COLLNET_LOOPS_H
+#define SMD_NCCL_PLUGIN_COLLNET_LOOPS_H
+
+#include <stddef.h>
+
+#include "reduction_server/base/error.h"
+#include "worker/libsummand/registration.h"
+#include "worker/nccl_plugin/collnet/shared_context.h"
+
+#define SMD_LOOPS_VARIABLE "SUMMAND_NCCL_LOOPS"
+
+struct smd_loops {
+	unsigned count; /* that operations take turns over; 0: the pool was not reached */
+	unsigned held;  /* contexts */
+	unsigned turn;  /* of the next large operation */
+	struct {
+		struct smd_shared_context *shared;
+		smd_comm *comm; /* NULL: it was not joined */
+	} each[SMD_LOOPS_MAX];
+};
+
+/*
+ * SUMMAND_NCCL_LOOPS, or one for each four processors that this process may use, at most 4, and fewer
+ * with many nodes: servers reserve memory for each node, in each loop's group. 0, or -EINVAL with a text.
+ */
+int smd_loops_wanted(unsigned nnodes, unsigned *out, struct smd_error *error);
+
+/*
+ * Has the contexts of so many loops over the device, or fewer if no more can be had, and one where
+ * cards or shared memory move the bytes. 0, or -errno with a text if there is none.
+ */
+int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned wanted,
+	unsigned timeout_s, struct smd_error *error);
+
+/* Joins the group by the first `count` of them. 0 or -errno with a text. */
+int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, unsigned nnodes,
+	unsigned node, unsigned timeout_s, struct smd_error *error);
+
+/* The memory of `user`, with the lanes of all of them (libsummand's registration.h). */
+int smd_loops_register(struct smd_loops *loops, const void *user, void *base, size_t length,
+	const struct smd_dmabuf *dmabuf);
+void smd_loops_deregister(struct smd_loops *loops, const void *user, void *base, size_t length);
+
+/* For the next operation, which all nodes begin in the same order. */
+smd_comm *smd_loops_next(struct smd_loops *loops, size_t bytes);
+
+/* Leaves the group, and gives the contexts back. */
+void smd_loops_leave(struct smd_loops *loops);
+
+#endif
