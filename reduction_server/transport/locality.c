@@ -96,6 +96,11 @@ int smd_locality_towards(const char *server, const char *root)
 	return own_address(server, own) ? -1 : smd_locality_node(own, root);
 }
 
+static const char *ways_root(const struct smd_locality_ways *ways)
+{
+	return ways->root ? ways->root : "";
+}
+
 int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses)
 {
 	int node = -1;
@@ -107,7 +112,7 @@ int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses)
 			return node;
 		}
 	}
-	return smd_locality_node(addresses, "");
+	return smd_locality_node(addresses, ways_root(ways));
 }
 
 /* A list such as "0-7,16-23". */
@@ -180,7 +185,7 @@ void smd_locality_settle(const struct smd_locality_ways *ways, const char *liste
 		log_settled("server", "memory", node, smd_numa_prefer(node));
 	}
 	if (pins && node >= 0) {
-		log_settled("server", "threads", node, smd_locality_pin(node, ""));
+		log_settled("server", "threads", node, smd_locality_pin(node, ways_root(ways)));
 	} else if (pins) {
 		smd_log(SMD_LOG_WARN, "server",
 			"threads run anywhere: the NUMA node of the card for %s is not known", listen);
@@ -204,6 +209,6 @@ void smd_locality_settle_towards(const struct smd_locality_ways *ways, const cha
 			server);
 		return;
 	}
-	log_settled(who, "the progress thread", node, smd_locality_pin(node, ""));
+	log_settled(who, "the progress thread", node, smd_locality_pin(node, ways_root(ways)));
 	log_settled(who, "its memory", node, smd_numa_prefer(node));
 }

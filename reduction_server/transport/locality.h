@@ -27,6 +27,7 @@ int smd_locality_towards(const char *server, const char *root);
 struct smd_locality_ways {
 	const struct smd_transport_ops *const *transports;
 	unsigned ntransports;
+	const char *root; /* as above; NULL: "" */
 };
 
 /* The node of the cards that lanes take at these addresses: as the first transport says that finds cards

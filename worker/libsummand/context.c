@@ -333,8 +333,8 @@ static int context_create(const struct smd_context_options *options, enum smd_en
 	}
 	ret = smd_progress_create(&context->progress, context->config.poll ? SMD_ENGINE_POLLED : mode,
 		context->config.near_card ? context->config.servers[0] : NULL,
-		(struct smd_locality_ways){
-			context->config.transports, context->config.ntransports});
+		(struct smd_locality_ways){.transports = context->config.transports,
+			.ntransports = context->config.ntransports});
 	if (ret) {
 		smd_error_set(&error, -ret, "cannot start: %s", strerror(-ret));
 		goto free_config;

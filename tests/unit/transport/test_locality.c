@@ -73,8 +73,8 @@ static void a_transport_s_own_card_comes_before_the_interface_s(void **state)
 	static const struct smd_transport_ops with_card = {
 		.name = "with card", .node = has_card_on_node_7};
 	const struct smd_transport_ops *const transports[] = {&other, &with_card};
-	const struct smd_locality_ways ways = {transports, 2};
-	const struct smd_locality_ways without = {transports, 1};
+	const struct smd_locality_ways ways = {.transports = transports, .ntransports = 2};
+	const struct smd_locality_ways without = {.transports = transports, .ntransports = 1};
 
 	(void)state;
 	assert_int_equal(smd_locality_of(&ways, "127.0.0.1:7"), 7);
@@ -111,6 +111,40 @@ static void threads_stay_on_the_node_s_processors(void **state)
 	sched_setaffinity(0, sizeof(before), &before);
 }
 
+/* What --affinity=card does to a server that has its card's node, and SUMMAND_AFFINITY=card to the progress
+ * thread of a worker. */
+static void who_wants_to_be_near_the_card_is(void **state)
+{
+	const struct smd_locality_ways ways = {.root = tree_root};
+	cpu_set_t before;
+	cpu_set_t after;
+	char list[16];
+	int last = CPU_SETSIZE - 1;
+
+	(void)state;
+	assert_int_equal(sched_getaffinity(0, sizeof(before), &before), 0);
+	while (!CPU_ISSET(last, &before)) {
+		last--;
+	}
+	snprintf(list, sizeof(list), "%d\n", last);
+	tree_write("/sys/class/net/lo/device/numa_node", "7\n");
+	tree_write("/sys/devices/system/node/node7/cpulist", list);
+	smd_locality_settle(&ways, "127.0.0.1:7", false); /* its memory alone */
+	sched_getaffinity(0, sizeof(after), &after);
+	assert_true(CPU_EQUAL(&before, &after));
+	for (int worker = 0; worker < 2; worker++) {
+		if (worker) {
+			smd_locality_settle_towards(&ways, "127.0.0.1:7");
+		} else {
+			smd_locality_settle(&ways, "127.0.0.1:7", true);
+		}
+		sched_getaffinity(0, sizeof(after), &after);
+		assert_int_equal(CPU_COUNT(&after), 1);
+		assert_true(CPU_ISSET(last, &after));
+		sched_setaffinity(0, sizeof(before), &before);
+	}
+}
+
 #define TREE(test) cmocka_unit_test_setup_teardown(test, tree_set_up, tree_tear_down)
 
 int main(void)
@@ -122,6 +156,7 @@ int main(void)
 		TREE(the_way_to_a_server_leads_to_a_card),
 		cmocka_unit_test(a_transport_s_own_card_comes_before_the_interface_s),
 		TREE(threads_stay_on_the_node_s_processors),
+		TREE(who_wants_to_be_near_the_card_is),
 	};
 
 	return cmocka_run_group_tests_name("locality", tests, NULL, NULL);
