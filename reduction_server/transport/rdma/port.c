@@ -5,9 +5,13 @@
 
 #include "reduction_server/base/parse.h"
 #include "reduction_server/transport/address.h"
+#include "reduction_server/transport/bandwidth.h"
 
 #define SCORE_LOCAL 1000u /* above that of any address of the other end */
 #define GID_SIZE    16
+/* A port of less than one so-manieth of another's speed takes no turns with it: as each operation
+ * is dealt to all lanes alike, all would be as slow. */
+#define SLOWER 2u
 
 /* ---- names ---- */
 
@@ -48,23 +52,26 @@ bool smd_rdma_port_is_named(const char *list, const char *device, unsigned port)
 
 /* ---- addresses ---- */
 
-enum smd_rdma_listens smd_rdma_port_listens(const char *address, uint8_t local[16])
+bool smd_rdma_port_listens(const char *address, const char *root, struct smd_rdma_way *out)
 {
 	static const uint8_t any[2][16] = {{0}, {[10] = 0xff, [11] = 0xff}};
 	struct addrinfo *list;
 	bool known;
 
+	*out = (struct smd_rdma_way){.interface = ""};
 	if (smd_address_resolve(address, 0, &list, NULL)) {
-		return SMD_RDMA_LISTENS_NOWHERE; /* listening says so */
+		return false; /* listening says so */
 	}
-	known = smd_address_bytes(smd_address_choose(list)->ai_addr, local);
+	known = smd_address_bytes(smd_address_choose(list)->ai_addr, out->local);
 	freeaddrinfo(list);
-	if (!known || smd_address_bytes_stay_here(local)) {
-		return SMD_RDMA_LISTENS_NOWHERE;
+	if (!known || smd_address_bytes_stay_here(out->local)) {
+		return false;
 	}
-	return memcmp(local, any[0], 16) == 0 || memcmp(local, any[1], 16) == 0
-		       ? SMD_RDMA_LISTENS_ANYWHERE
-		       : SMD_RDMA_LISTENS_AT;
+	if ((memcmp(out->local, any[0], 16) == 0 || memcmp(out->local, any[1], 16) == 0) &&
+		!smd_bandwidth_interface(address, root, out->interface)) {
+		out->interface[0] = '\0';
+	}
+	return true;
 }
 
 /* ---- the best ---- */
@@ -89,6 +96,13 @@ static unsigned network_bits_in_common(
 	return port->network_bits && bits > port->network_bits ? port->network_bits : bits;
 }
 
+static bool port_is_of_route(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
+{
+	return (wish->local && memcmp(port->gid, wish->local, GID_SIZE) == 0) ||
+	       (wish->interface && *wish->interface &&
+		       strcmp(port->interface, wish->interface) == 0);
+}
+
 /* 0: it will not do. */
 static unsigned port_score(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
 {
@@ -99,7 +113,7 @@ static unsigned port_score(const struct smd_verbs_port *port, const struct smd_r
 		(wish->other && wish->other->ethernet != port->ethernet)) {
 		return 0;
 	}
-	if (!named && wish->local && memcmp(port->gid, wish->local, GID_SIZE) == 0) {
+	if (!named && port_is_of_route(port, wish)) {
 		score += SCORE_LOCAL;
 	}
 	if (wish->other) {
@@ -115,36 +129,66 @@ static bool same_port(const struct smd_verbs_port *a, const struct smd_verbs_por
 	return strcmp(a->name, b->name) == 0 && a->number == b->number;
 }
 
-const struct smd_verbs_port *smd_rdma_port_choose(
+/* Which ports are the best for a wish, and so take turns. */
+struct choice {
+	const struct smd_rdma_wish *wish;
+	unsigned score;   /* 0: there are none */
+	uint32_t slowest; /* in Mbit/s; who names devices has them all, however slow */
+};
+
+static struct choice choice_make(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish)
 {
-	const struct smd_verbs_port *last = NULL;
-	unsigned best = 0;
-	unsigned nbest = 0;
-	unsigned turn;
+	struct choice choice = {.wish = wish};
+	uint32_t fastest = 0;
 
 	for (unsigned i = 0; i < n; i++) {
 		unsigned score = port_score(&ports[i], wish);
 
-		if (score > best) {
-			best = score;
-			nbest = 0;
-			last = NULL;
+		if (score > choice.score) {
+			choice.score = score;
+			fastest = 0;
 		}
-		if (score && score == best && (!last || !same_port(last, &ports[i]))) {
-			last = &ports[i];
-			nbest++;
+		if (score == choice.score && ports[i].mbps > fastest) {
+			fastest = ports[i].mbps;
 		}
 	}
-	turn = nbest ? wish->turn % nbest : 0;
-	last = NULL;
-	for (unsigned i = 0; nbest && i < n; i++) {
-		if (port_score(&ports[i], wish) == best && (!last || !same_port(last, &ports[i]))) {
-			last = &ports[i];
-			if (turn-- == 0) {
-				break;
-			}
+	choice.slowest = wish->devices && *wish->devices ? 0 : fastest / SLOWER;
+	return choice;
+}
+
+/* One whose speed is not known counts as fast. */
+static bool choice_has(const struct choice *choice, const struct smd_verbs_port *port)
+{
+	return choice->score && port_score(port, choice->wish) == choice->score &&
+	       (port->mbps == 0 || port->mbps >= choice->slowest);
+}
+
+/* The `turn`th of them, from 0 on, or where there are fewer the last; how many that took. */
+static unsigned choice_find(const struct choice *choice, const struct smd_verbs_port *ports,
+	unsigned n, unsigned turn, const struct smd_verbs_port **out)
+{
+	unsigned found = 0;
+
+	*out = NULL;
+	for (unsigned i = 0; i < n && found <= turn; i++) {
+		if (choice_has(choice, &ports[i]) && (!*out || !same_port(*out, &ports[i]))) {
+			*out = &ports[i];
+			found++;
 		}
 	}
-	return last;
+	return found;
+}
+
+const struct smd_verbs_port *smd_rdma_port_choose(
+	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish)
+{
+	const struct choice choice = choice_make(ports, n, wish);
+	const struct smd_verbs_port *port;
+	unsigned found = choice_find(&choice, ports, n, n, &port);
+
+	if (found) {
+		choice_find(&choice, ports, n, wish->turn % found, &port);
+	}
+	return port;
 }

@@ -1,13 +1,14 @@
 /*
  * Which port of which device a lane is made on, where no connection manager chooses it.
  *
- * The user may name devices. Else a port that has the address of the carrier's own end is taken: the
- * route has chosen it. Of the rest those are best whose address begins as the other end's does (the
- * same subnet), and those that are as good take turns.
+ * The user may name devices. Else a port that has the address of the carrier's own end is taken:
+ * the route has chosen it. Of the rest those are best whose address begins as the other end's does
+ * (the same subnet), and those that are as good take turns, but for those that are much slower.
  */
 #ifndef SMD_TRANSPORT_RDMA_PORT_H
 #define SMD_TRANSPORT_RDMA_PORT_H
 
+#include <net/if.h>
 #include <stdbool.h>
 
 #include "reduction_server/transport/rdma/verbs.h"
@@ -18,19 +19,21 @@ struct smd_rdma_wish {
 	const uint8_t *local;               /* [16], the carrier's own address; NULL: not known */
 	const struct smd_rdma_offer *other; /* NULL: this end offers first */
 	unsigned turn;
+	const char *interface; /* that the carrier is likely to come by; NULL or empty: not known */
 };
 
 /* NULL: there is none for it. */
 const struct smd_verbs_port *smd_rdma_port_choose(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish);
 
-/* Which of this host's addresses the carriers of who listens there have. */
-enum smd_rdma_listens {
-	SMD_RDMA_LISTENS_NOWHERE, /* that RDMA goes: on loopback, or it is no address */
-	SMD_RDMA_LISTENS_ANYWHERE,
-	SMD_RDMA_LISTENS_AT
+/* How the carriers come of who listens at an address. */
+struct smd_rdma_way {
+	uint8_t local[16];           /* to it; one that is no port's: to any, and then */
+	char interface[IF_NAMESIZE]; /* by the one that bandwidth.h reads too; empty: not known */
 };
-enum smd_rdma_listens smd_rdma_port_listens(const char *address, uint8_t local[16]);
+/* False: by none that RDMA goes, as it is on loopback, or no address. `root` is where /proc and
+ * /sys are. */
+bool smd_rdma_port_listens(const char *address, const char *root, struct smd_rdma_way *out);
 
 /* Whether a list like "mlx5_0:1,mlx5_2" has that port: names are beginnings, after "=" whole ones,
  * and "^" begins a list of what is left out. */

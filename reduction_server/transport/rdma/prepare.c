@@ -50,15 +50,15 @@ void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned s
 		return; /* lanes will say so */
 	}
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
-		uint8_t local[16];
-		enum smd_rdma_listens on = smd_rdma_port_listens(address, local);
+		struct smd_rdma_way way;
 		const struct smd_rdma_wish wish = {
 			.devices = loop->settings.devices,
-			.local = on == SMD_RDMA_LISTENS_ANYWHERE ? NULL : local,
+			.local = way.local,
+			.interface = way.interface,
 			.turn = shard,
 		};
 
-		if (on != SMD_RDMA_LISTENS_NOWHERE) {
+		if (smd_rdma_port_listens(address, "", &way)) {
 			ret = prepare_device(loop, &wish, memory, largest, &error);
 		}
 	}

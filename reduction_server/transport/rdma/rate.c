@@ -1,5 +1,5 @@
-/* Says of the ports that lanes to a server take what they carry together, width times speed of each, and
- * on which node they are. */
+/* Says of the ports that lanes to a server take what they carry together, width times speed of
+ * each, and on which node they are. */
 #include "reduction_server/transport/rdma/rate.h"
 
 #include <stdbool.h>
@@ -31,10 +31,11 @@ static bool rate_counts(const struct rate *rate, const struct smd_verbs_port *po
 	return false;
 }
 
-/* Those that the shards of a server at that address take in their turns; NULL: at all addresses. */
-static void rate_add(struct rate *rate, const char *devices, const uint8_t *local)
+/* Those that the shards of a server take in their turns whose lanes come so. */
+static void rate_add(struct rate *rate, const char *devices, const struct smd_rdma_way *way)
 {
-	struct smd_rdma_wish wish = {.devices = devices, .local = local};
+	struct smd_rdma_wish wish = {
+		.devices = devices, .local = way->local, .interface = way->interface};
 
 	for (; wish.turn < rate->nports; wish.turn++) {
 		const struct smd_verbs_port *port =
@@ -43,16 +44,6 @@ static void rate_add(struct rate *rate, const char *devices, const uint8_t *loca
 		if (port && !rate_counts(rate, port)) {
 			rate->counted[rate->ncounted++] = port;
 		}
-	}
-}
-
-static void rate_add_address(struct rate *rate, const char *devices, const char *address)
-{
-	uint8_t local[16];
-	enum smd_rdma_listens on = smd_rdma_port_listens(address, local);
-
-	if (on != SMD_RDMA_LISTENS_NOWHERE) {
-		rate_add(rate, devices, on == SMD_RDMA_LISTENS_ANYWHERE ? NULL : local);
 	}
 }
 
@@ -80,18 +71,21 @@ static void rate_read(
 	struct rate *rate, const char *addresses, const char *devices, const char *root)
 {
 	char address[SMD_ADDRESS_LONGEST];
+	struct smd_rdma_way way;
 	int n;
 
 	*rate = (struct rate){.ports = calloc(PORTS_MOST, sizeof(*rate->ports))};
 	n = rate->ports ? smd_verbs_ports(root, rate->ports, PORTS_MOST) : 0;
 	rate->nports = n > 0 ? (unsigned)n : 0;
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
-		rate_add_address(rate, devices, address);
+		if (smd_rdma_port_listens(address, root, &way)) {
+			rate_add(rate, devices, &way);
+		}
 	}
 }
 
-uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, const char *root,
-	char *source, size_t size)
+uint32_t smd_rdma_rate_read(
+	const char *addresses, const char *devices, const char *root, char *source, size_t size)
 {
 	struct rate rate;
 	uint32_t sum;

@@ -11,6 +11,7 @@
 #define SMD_TRANSPORT_RDMA_VERBS_H
 
 #include <infiniband/verbs.h>
+#include <net/if.h>
 #include <rdma/rdma_cma.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -94,6 +95,7 @@ struct smd_verbs_port {
 	bool ethernet; /* RoCE v2: the gid alone is its address; else InfiniBand */
 	uint8_t gid_index;
 	uint8_t gid[16];
+	char interface[IF_NAMESIZE]; /* the network interface that has the gid; empty: not known */
 	uint8_t network_bits; /* so many bits of the gid, its first, are its network's; 0: not known
 			       */
 	uint16_t lid;

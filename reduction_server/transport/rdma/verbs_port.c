@@ -165,6 +165,11 @@ static bool port_read_gid(const char *root, struct smd_verbs_port *port, unsigne
 	if (!port->ethernet) {
 		return true;
 	}
+	snprintf(what, sizeof(what), "gid_attrs/ndevs/%u", index);
+	if (!port_read(root, port, what, text)) {
+		text[0] = '\0';
+	}
+	snprintf(port->interface, sizeof(port->interface), "%.15s", text);
 	snprintf(what, sizeof(what), "gid_attrs/types/%u", index);
 	return port_read(root, port, what, text) && strcmp(text, "RoCE v2") == 0;
 }

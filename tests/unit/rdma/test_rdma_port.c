@@ -32,7 +32,8 @@ static const struct smd_verbs_port ports[] = {
 static int chosen(const char *devices, const uint8_t *local, const struct smd_rdma_offer *other,
 	unsigned turn)
 {
-	const struct smd_rdma_wish wish = {devices, local, other, turn};
+	const struct smd_rdma_wish wish = {
+		.devices = devices, .local = local, .other = other, .turn = turn};
 	const struct smd_verbs_port *port =
 		smd_rdma_port_choose(ports, sizeof(ports) / sizeof(ports[0]), &wish);
 
@@ -119,7 +120,7 @@ static void cards_of_one_subnet_take_turns(void **state)
 
 	(void)state;
 	for (unsigned turn = 0; turn < 4; turn++) {
-		const struct smd_rdma_wish wish = {"", NULL, &other, turn};
+		const struct smd_rdma_wish wish = {.other = &other, .turn = turn};
 
 		assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[turn % 2]);
 	}
@@ -130,10 +131,40 @@ static void cards_of_one_subnet_take_turns(void **state)
 		cards[i].network_bits = 64;
 	}
 	for (unsigned turn = 0; turn < 3; turn++) {
-		const struct smd_rdma_wish wish = {"", NULL, &other, turn};
+		const struct smd_rdma_wish wish = {.other = &other, .turn = turn};
 
 		assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[turn]);
 	}
+}
+
+/* A management card of 25 Gbit/s, beside one of 400 and one of 200: the fast ones take turns. */
+static void a_slow_card_takes_no_turn(void **state)
+{
+	static const struct smd_verbs_port cards[] = {
+		{.name = "mgmt", .number = 1, .ethernet = true, .mbps = 25000,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}},
+		{.name = "a", .number = 1, .ethernet = true, .mbps = 400000,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 2}},
+		{.name = "b", .number = 1, .ethernet = true, .mbps = 200000,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 3}},
+		{.name = "c", .number = 1, .ethernet = true, /* it does not say */
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 4}},
+	};
+
+	(void)state;
+	for (unsigned turn = 0; turn < 6; turn++) {
+		const struct smd_rdma_wish any = {.turn = turn};
+		const struct smd_rdma_wish named = {.devices = "^c", .turn = turn};
+
+		assert_ptr_equal(smd_rdma_port_choose(cards, 4, &any), &cards[1 + turn % 3]);
+		assert_ptr_equal(smd_rdma_port_choose(cards, 4, &named), &cards[turn % 3]);
+	}
+	/* But it is taken where the route goes by it, or nothing else is there. */
+	assert_ptr_equal(smd_rdma_port_choose(cards, 4,
+				 &(const struct smd_rdma_wish){.local = cards[0].gid}),
+		&cards[0]);
+	assert_ptr_equal(
+		smd_rdma_port_choose(cards, 1, &(const struct smd_rdma_wish){.turn = 3}), &cards[0]);
 }
 
 /* By the mask of the interface that has the address. */
@@ -157,6 +188,7 @@ int main(void)
 		cmocka_unit_test(ports_are_named_as_for_nccl),
 		cmocka_unit_test(the_best_port_is_taken),
 		cmocka_unit_test(cards_of_one_subnet_take_turns),
+		cmocka_unit_test(a_slow_card_takes_no_turn),
 		cmocka_unit_test(networks_are_known_by_their_interfaces),
 	};
 

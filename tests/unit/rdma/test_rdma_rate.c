@@ -112,17 +112,19 @@ static void a_server_is_as_fast_as_its_ports(void **state)
 		{"10.0.1.1:2222+10.0.2.1:2223", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
 		{"10.0.1.1:2222+10.0.1.1:2223", "", 100000, "of mlx5_0:1"},
 		/* Of another network than the cards', and of all: shards take turns. */
-		{"192.0.2.1:2222", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
-		{"0.0.0.0:2222", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
-		{"[::]:2222", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
+		{"192.0.2.1:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1"},
+		{"0.0.0.0:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1"},
+		{"[::]:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1"},
 		{"10.0.2.1:2222", "mlx5_0", 100000, "of mlx5_0:1"},
-		{"192.0.2.1:2222", "^mlx5_0", 25000, "of mlx5_1:1"},
+		{"192.0.2.1:2222", "^mlx5_0", 75000, "of mlx5_1:1 and mlx5_2:1"},
 		{"10.0.2.1:2222", "hns", 0, NULL},
 		{"127.0.0.1:2222", "", 0, NULL},
 	};
 
 	(void)state;
 	add_roce();
+	add_port("mlx5_2", "1: CA\n", "Ethernet\n", "4: ACTIVE\n", "50 Gb/sec (1X HDR)\n");
+	add_gid("mlx5_2", 3, "0000:0000:0000:0000:0000:ffff:0a00:0301\n", "RoCE v2\n");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		assert_int_equal(smd_rdma_rate_read(cases[i].addresses, cases[i].devices, tree_root,
 					 source, sizeof(source)),
@@ -131,6 +133,33 @@ static void a_server_is_as_fast_as_its_ports(void **state)
 			assert_string_equal(source, cases[i].source);
 		}
 	}
+}
+
+/* Who listens at all addresses is reached by the default route's card, and lanes are on that one; by
+ * one without RDMA, and they take turns. */
+static void lanes_come_by_the_default_route(void **state)
+{
+	static const char route[] =
+		"Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+		"%s 00000000 0102000A 0003 0 0 0 00000000 0 0 0\n";
+	char text[256];
+
+	(void)state;
+	add_roce();
+	write_device("mlx5_0", "ports/1/gid_attrs/ndevs/3", "eth2\n");
+	write_device("mlx5_1", "ports/1/gid_attrs/ndevs/3", "eth3\n");
+	snprintf(text, sizeof(text), route, "eth3");
+	tree_write("/proc/net/route", text);
+	assert_int_equal(
+		smd_rdma_rate_read("0.0.0.0:1", "", tree_root, source, sizeof(source)), 25000);
+	assert_string_equal(source, "of mlx5_1:1");
+	assert_int_equal(smd_rdma_rate_read("0.0.0.0:1", "mlx5_", tree_root, source, sizeof(source)),
+		125000);
+	snprintf(text, sizeof(text), route, "eth0");
+	tree_write("/proc/net/route", text);
+	assert_int_equal(
+		smd_rdma_rate_read("[::]:1", "", tree_root, source, sizeof(source)), 100000);
+	assert_string_equal(source, "of mlx5_0:1");
 }
 
 static void what_does_not_say_its_speed_is_not_known(void **state)
@@ -161,7 +190,7 @@ static void a_server_is_where_its_ports_are(void **state)
 		{"192.0.2.1:2222", "mlx5_1", true, 1},
 		{"10.0.1.1:2222", "mlx5_1", true, 1},
 		{"10.0.1.1:2222+10.0.2.1:2223", "", true, -1}, /* on two */
-		{"0.0.0.0:2222", "", true, -1},
+		{"0.0.0.0:2222", "", true, 0}, /* the other is too slow to take turns */
 		{"0.0.0.0:2222", "hns", false, -1},
 		{"127.0.0.1:2222", "", false, -1},
 	};
@@ -188,6 +217,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TREE(the_kernel_s_files_show_ports),
 		TREE(a_server_is_as_fast_as_its_ports),
+		TREE(lanes_come_by_the_default_route),
 		TREE(what_does_not_say_its_speed_is_not_known),
 		TREE(a_server_is_where_its_ports_are),
 	};
