@@ -136,15 +136,15 @@ static void what_came_last_of_a_device_is_found(void **state)
 	assert_int_equal(smd_rdma_memory_register_device(memory, second, 2 * MIB, 8, 0), 0);
 	assert_int_equal(registrar.live, 2);
 	region = get(BASE + MIB, CHUNK);
-	assert_true(region->begin == BASE + MIB);
+	assert_true(region->node.begin == BASE + MIB);
 	smd_rdma_region_put(region);
 	region = get(BASE, CHUNK);
-	assert_true(region->begin == BASE);
+	assert_true(region->node.begin == BASE);
 	smd_rdma_region_put(region);
 	smd_rdma_memory_deregister(memory, first, 2 * MIB);
 	assert_int_equal(registrar.live, 1);
 	region = get(BASE + MIB, CHUNK);
-	assert_true(region->begin == BASE + MIB);
+	assert_true(region->node.begin == BASE + MIB);
 	smd_rdma_region_put(region);
 }
 
