@@ -13,6 +13,7 @@ struct smd_pairing {
 	struct smd_lane *carrier; /* NULL: the made lane has it; on no loop before the offer is said */
 	struct smd_lane *made;    /* NULL: there is none */
 	bool offered;
+	bool repeated; /* no half of it was made in time once before */
 	struct smd_handshake handshake;
 	uint8_t payload[SMD_CONTROL_MAX];
 	LIST_ENTRY(smd_pairing) link;
@@ -249,7 +250,10 @@ static int made_on_header(
 		smd_frame_kind_name(frame->kind));
 }
 
-/* Before there is an offer the worker has heard nothing, and is served as it is. */
+static void pairing_offer(struct smd_pairing *pairing);
+
+/* Before there is an offer the worker has heard nothing: it is offered another one, where the device was
+ * slow, and else served as it is. */
 static void made_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_pairing *pairing = owner;
@@ -260,7 +264,12 @@ static void made_on_closed(void *owner, int err, const char *reason)
 	}
 	smd_lane_close(pairing->made);
 	pairing->made = NULL;
-	pairing_cannot(pairing, reason);
+	if (err == -ETIMEDOUT && !pairing->repeated) {
+		pairing->repeated = true;
+		pairing_offer(pairing);
+	} else {
+		pairing_cannot(pairing, reason);
+	}
 }
 
 static const struct smd_lane_callbacks made_callbacks = {
@@ -269,6 +278,19 @@ static const struct smd_lane_callbacks made_callbacks = {
 	.on_header = made_on_header,
 	.on_closed = made_on_closed,
 };
+
+static void pairing_offer(struct smd_pairing *pairing)
+{
+	const struct smd_pairer *pairer = pairing->pairer;
+	struct smd_error error = {""};
+	struct smd_offer none;
+
+	if (pairing->ops->offer(pairer->base, pairing->carrier, pairer->shard, NULL, &made_callbacks,
+		    pairing, &pairing->made, &none, &error)) {
+		pairing->made = NULL;
+		pairing_cannot(pairing, error.text);
+	}
+}
 
 /* ---- lanes that come ---- */
 
@@ -288,9 +310,7 @@ void smd_pairer_take(
 	struct smd_pairer *pairer, struct smd_lane *lane, const struct smd_handshake *handshake)
 {
 	const struct smd_transport_ops *ops = pairer_find(pairer, &handshake->hello);
-	struct smd_error error = {""};
 	struct smd_pairing *pairing;
-	struct smd_offer none;
 
 	if (!pairer->pairs[0] || !lane->ops->set_owner || (!ops && !pairer->needed)) {
 		pairer_pass(pairer, lane, handshake);
@@ -301,10 +321,8 @@ void smd_pairer_take(
 		smd_lane_close(lane);
 	} else if (!ops) {
 		pairing_do_without(pairing, "this one has not asked for it");
-	} else if (ops->offer(pairer->base, lane, pairer->shard, NULL, &made_callbacks, pairing,
-			   &pairing->made, &none, &error)) {
-		pairing->made = NULL;
-		pairing_cannot(pairing, error.text);
+	} else {
+		pairing_offer(pairing);
 	}
 }
 

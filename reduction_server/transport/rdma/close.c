@@ -3,6 +3,9 @@
  * it: a lane that needs nothing but its own memory for that *drains*. It goes on without its owner,
  * polled as before, until all is acknowledged or DRAIN_S have passed. A lane that would need its
  * owner's memory, for a payload or because the other end may write to it, ends at once.
+ *
+ * What the maker has made the maker takes back as well (maker.h), as to destroy a queue pair takes
+ * a card as long; but where the owner's memory is in use that cannot wait.
  */
 #include <assert.h>
 #include <errno.h>
@@ -96,11 +99,22 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 	free(lane);
 }
 
-/* All but its memory. */
-static void lane_destroy(struct rdma_lane *lane)
+/* What the driver has to do, on this thread or on the maker's: afterwards nobody reads or writes.
+ */
+static void lane_take_back(struct rdma_lane *lane)
 {
 	if (lane->paired) {
-		smd_verbs_pair_destroy(lane->id, lane->pair.qp); /* from here on nobody reads or writes */
+		smd_verbs_pair_destroy(lane->id, lane->pair.qp);
+	}
+	if (lane->region) {
+		smd_verbs_region_destroy(lane->region);
+	}
+}
+
+/* The rest, but for its memory. */
+static void lane_let_go(struct rdma_lane *lane)
+{
+	if (lane->paired) {
 		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
 	}
 	if (lane->placed) {
@@ -119,17 +133,108 @@ static void lane_destroy(struct rdma_lane *lane)
 	lane_give_back_posted(lane);
 	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
 	lane_forget_advertisements(lane);
-	if (lane->region) {
-		smd_verbs_region_destroy(lane->region);
-	}
 }
 
-/* ---- draining ---- */
+static void lane_destroy(struct rdma_lane *lane)
+{
+	lane_take_back(lane);
+	lane_let_go(lane);
+}
+
+/* ---- what the maker has, or takes back ---- */
 
 static struct rdma_lane *lane_of_drain(struct rdma_drain *drain)
 {
 	return (struct rdma_lane *)((char *)drain - offsetof(struct rdma_lane, drain));
 }
+
+/* What becomes of the lane then is among that. */
+static void making_end_with_loop(struct rdma_drain *drain)
+{
+	smd_rdma_maker_finish(lane_of_drain(drain)->loop->maker);
+}
+
+/* What is the owner's goes back now, the rest when the maker is through: nobody waits for it. */
+static void lane_leave_to_maker(struct rdma_lane *lane)
+{
+	if (lane->patience) {
+		event_free(lane->patience);
+		lane->patience = NULL;
+	}
+	if (lane->carrier) { /* which tells the other end */
+		smd_lane_close(lane->carrier);
+		lane->carrier = NULL;
+	}
+	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
+	lane_forget_advertisements(lane);
+	lane->drain.end = making_end_with_loop;
+	LIST_INSERT_HEAD(&lane->loop->drains, &lane->drain, link);
+}
+
+/* Its queue pair must not be touched on this thread any more. */
+static void gone_flush(struct rdma_pair *pair)
+{
+	(void)pair;
+}
+
+static void gone_fail(struct rdma_pair *pair, int err, const char *reason)
+{
+	(void)pair;
+	(void)err;
+	(void)reason;
+}
+
+static const struct rdma_pair_ops gone_pair = {
+	.completed = smd_rdma_count_completion,
+	.flush = gone_flush,
+	.probe = gone_flush,
+	.fail = gone_fail,
+};
+
+static struct rdma_lane *lane_of_job(struct rdma_job *job)
+{
+	return (struct rdma_lane *)((char *)job - offsetof(struct rdma_lane, making.job));
+}
+
+static void job_take_back(struct rdma_job *job)
+{
+	lane_take_back(lane_of_job(job));
+}
+
+static void job_on_taken_back(struct rdma_job *job)
+{
+	struct rdma_lane *lane = lane_of_job(job);
+
+	LIST_REMOVE(&lane->drain, link);
+	lane_let_go(lane);
+	lane_free(-1, 0, lane);
+}
+
+/* Neither the card nor the other end may read or write anything of the owner's. */
+static bool lane_is_alone(const struct rdma_lane *lane)
+{
+	for (uint32_t i = lane->posted_begin; i != lane->posted_end; i++) {
+		if (lane->posted[i % lane->depth].send) {
+			return false;
+		}
+	}
+	return LIST_EMPTY(&lane->advertisements);
+}
+
+/* False: it must be destroyed here and now. */
+static bool lane_is_taken_back_later(struct rdma_lane *lane)
+{
+	if (!lane->later || !(lane->paired || lane->region) || !lane_is_alone(lane)) {
+		return false;
+	}
+	lane->pair.ops = &gone_pair;
+	lane_leave_to_maker(lane);
+	lane->making.job = (struct rdma_job){.run = job_take_back, .done = job_on_taken_back};
+	smd_rdma_maker_give(lane->loop->maker, &lane->making.job);
+	return true;
+}
+
+/* ---- draining ---- */
 
 static bool lane_is_drained(const struct rdma_lane *lane)
 {
@@ -143,11 +248,20 @@ static void drain_end(struct rdma_lane *lane)
 	lane_free(-1, 0, lane);
 }
 
+static void drain_end_later(struct rdma_lane *lane)
+{
+	LIST_REMOVE(&lane->drain, link);
+	if (!lane_is_taken_back_later(lane)) {
+		lane_destroy(lane);
+		lane_free(-1, 0, lane);
+	}
+}
+
 static void drain_on_time(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	drain_end(arg);
+	drain_end_later(arg);
 }
 
 /* The poller may be at work on its completions, so it goes later in this turn or in the next. */
@@ -278,33 +392,9 @@ static bool lane_drains(struct rdma_lane *lane)
 	return !lane_is_drained(lane) && lane_begin_draining(lane);
 }
 
-/* ---- while the maker has it ---- */
-
-static void making_end_with_loop(struct rdma_drain *drain)
-{
-	smd_rdma_maker_finish(lane_of_drain(drain)->loop->maker); /* close_made() is among that */
-}
-
-/* What is the owner's goes back now, the rest when the maker is through: nobody waits for it. */
-static void lane_leave_to_maker(struct rdma_lane *lane)
-{
-	if (lane->patience) {
-		event_free(lane->patience);
-		lane->patience = NULL;
-	}
-	if (lane->carrier) {
-		smd_lane_close(lane->carrier);
-		lane->carrier = NULL;
-	}
-	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
-	lane_forget_advertisements(lane);
-	lane->drain.end = making_end_with_loop;
-	LIST_INSERT_HEAD(&lane->loop->drains, &lane->drain, link);
-}
-
 void smd_rdma_close_made(struct rdma_lane *lane)
 {
-	drain_end(lane);
+	drain_end_later(lane);
 }
 
 /* ---- the end of its owner's use ---- */
@@ -325,7 +415,7 @@ void smd_rdma_close(struct smd_lane *outer)
 		lane_leave_to_maker(lane);
 		return;
 	}
-	if (lane_drains(lane)) {
+	if (lane_drains(lane) || lane_is_taken_back_later(lane)) {
 		return;
 	}
 	lane_destroy(lane);

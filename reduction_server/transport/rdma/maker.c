@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/transport/loop.h"
 
 STAILQ_HEAD(rdma_jobs, rdma_job);
@@ -16,11 +17,25 @@ struct rdma_maker {
 	pthread_t thread;
 	pthread_mutex_t lock; /* for all below */
 	pthread_cond_t changed;
-	struct rdma_jobs given;
+	struct rdma_jobs urgent; /* of those that were given, */
+	struct rdma_jobs given;  /* and the others */
 	struct rdma_jobs run;
 	bool busy; /* with one that is in neither list */
 	bool ends;
 };
+
+/* NULL: there is none to run. */
+static struct rdma_job *maker_take(struct rdma_maker *maker)
+{
+	struct rdma_jobs *jobs = STAILQ_EMPTY(&maker->urgent) ? &maker->given : &maker->urgent;
+	struct rdma_job *job = STAILQ_FIRST(jobs);
+
+	if (job) {
+		STAILQ_REMOVE_HEAD(jobs, link);
+		atomic_store(&job->taken_ns, smd_clock_ns());
+	}
+	return job;
+}
 
 static void *maker_main(void *arg)
 {
@@ -28,7 +43,7 @@ static void *maker_main(void *arg)
 
 	pthread_mutex_lock(&maker->lock);
 	for (;;) {
-		struct rdma_job *job = STAILQ_FIRST(&maker->given);
+		struct rdma_job *job = maker_take(maker);
 
 		if (!job && maker->ends) {
 			break;
@@ -37,7 +52,6 @@ static void *maker_main(void *arg)
 			pthread_cond_wait(&maker->changed, &maker->lock);
 			continue;
 		}
-		STAILQ_REMOVE_HEAD(&maker->given, link);
 		maker->busy = true;
 		pthread_mutex_unlock(&maker->lock);
 		job->run(job);
@@ -94,6 +108,7 @@ int smd_rdma_maker_create(struct event_base *base, struct rdma_maker **out)
 	if (!maker) {
 		return -ENOMEM;
 	}
+	STAILQ_INIT(&maker->urgent);
 	STAILQ_INIT(&maker->given);
 	STAILQ_INIT(&maker->run);
 	pthread_mutex_init(&maker->lock, NULL);
@@ -129,7 +144,7 @@ void smd_rdma_maker_destroy(struct rdma_maker *maker)
 void smd_rdma_maker_give(struct rdma_maker *maker, struct rdma_job *job)
 {
 	pthread_mutex_lock(&maker->lock);
-	STAILQ_INSERT_TAIL(&maker->given, job, link);
+	STAILQ_INSERT_TAIL(job->urgent ? &maker->urgent : &maker->given, job, link);
 	pthread_cond_broadcast(&maker->changed);
 	pthread_mutex_unlock(&maker->lock);
 }
@@ -137,7 +152,7 @@ void smd_rdma_maker_give(struct rdma_maker *maker, struct rdma_job *job)
 void smd_rdma_maker_finish(struct rdma_maker *maker)
 {
 	pthread_mutex_lock(&maker->lock);
-	while (maker->busy || !STAILQ_EMPTY(&maker->given)) {
+	while (maker->busy || !STAILQ_EMPTY(&maker->urgent) || !STAILQ_EMPTY(&maker->given)) {
 		pthread_cond_wait(&maker->changed, &maker->lock);
 	}
 	pthread_mutex_unlock(&maker->lock);

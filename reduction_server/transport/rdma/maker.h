@@ -2,12 +2,15 @@
  * A thread beside a loop's own, for the driver's calls that take long: a card takes a millisecond
  * and more for each step of a queue pair, in which the lanes that are at work would stand still.
  *
- * Jobs are run one after the other, in the order in which they are given. There is no thread before
- * the first.
+ * Jobs are run one after the other, in the order in which they are given, urgent ones before the
+ * others. There is no thread before the first.
  */
 #ifndef SMD_TRANSPORT_RDMA_MAKER_H
 #define SMD_TRANSPORT_RDMA_MAKER_H
 
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 struct event_base;
@@ -16,6 +19,8 @@ struct rdma_maker;
 struct rdma_job {
 	void (*run)(struct rdma_job *job);  /* on the maker's thread */
 	void (*done)(struct rdma_job *job); /* afterwards, on the loop's */
+	bool urgent;                        /* somebody waits for it who counts the seconds */
+	_Atomic(uint64_t) taken_ns; /* when the maker has taken it up; 0: it waits for others */
 	STAILQ_ENTRY(rdma_job) link;
 };
 

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/transport/rdma/card.h"
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
@@ -90,15 +91,54 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 
 /* ---- offers ---- */
 
+/* So long from now on. 0 or -1. */
+static int lane_be_patient(struct rdma_lane *lane, uint64_t ns)
+{
+	const struct timeval patience = {
+		(time_t)(ns / SMD_SECOND_NS), (suseconds_t)(ns % SMD_SECOND_NS / 1000)};
+
+	return evtimer_add(lane->patience, &patience);
+}
+
+static uint64_t lane_patience_ns(const struct rdma_lane *lane)
+{
+	return lane->loop->settings.connect_s * SMD_SECOND_NS;
+}
+
+/* What is with the maker is timed from when the maker has taken it up: others may be before it, and
+ * with hundreds of workers are. 0: it has had its time. */
+static uint64_t lane_time_left(const struct rdma_lane *lane)
+{
+	uint64_t taken_ns = atomic_load(&lane->making.job.taken_ns);
+	uint64_t until_ns = taken_ns + lane_patience_ns(lane);
+	uint64_t now_ns = smd_clock_ns();
+
+	if (!lane->making.under_way) {
+		return 0;
+	}
+	if (taken_ns == 0) {
+		return lane_patience_ns(lane);
+	}
+	return until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
 static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 {
 	struct rdma_lane *lane = arg;
 	const unsigned patience_s = lane->loop->settings.connect_s;
+	uint64_t left_ns = lane_time_left(lane);
 	char text[160];
 
 	(void)fd;
 	(void)what;
-	if (lane->state == RDMA_LANE_OFFERED) {
+	if (left_ns) {
+		lane_be_patient(lane, left_ns);
+		return;
+	}
+	if (lane->making.under_way) {
+		snprintf(text, sizeof(text), "the device has made no queue pair within %u s",
+			patience_s);
+	} else if (lane->state == RDMA_LANE_OFFERED) {
 		snprintf(text, sizeof(text), "no answer about RDMA within %u s", patience_s);
 	} else {
 		snprintf(text, sizeof(text),
@@ -130,10 +170,8 @@ static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carri
 
 static int lane_begin_patience(struct rdma_lane *lane, struct smd_error *error)
 {
-	const struct timeval patience = {lane->loop->settings.connect_s, 0};
-
 	lane->patience = evtimer_new(lane->loop->base, lane_on_patience, lane);
-	return lane->patience && evtimer_add(lane->patience, &patience) == 0
+	return lane->patience && lane_be_patient(lane, lane_patience_ns(lane)) == 0
 		       ? 0
 		       : smd_error_set(error, ENOMEM, "rdma: out of memory");
 }
@@ -176,6 +214,7 @@ static void lane_on_offered(struct rdma_lane *lane, int ret, const char *text)
 		return;
 	}
 	lane_tell_offer(lane, &own);
+	lane_be_patient(lane, lane_patience_ns(lane)); /* with the other end, from now on */
 	lane->callbacks->on_offered(lane->owner, &own);
 }
 
@@ -256,6 +295,7 @@ static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, text);
 	} else {
+		lane_be_patient(lane, lane_patience_ns(lane)); /* with its trial */
 		lane_try(lane);
 	}
 }

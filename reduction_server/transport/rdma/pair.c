@@ -208,10 +208,9 @@ static void job_on_joined(struct rdma_job *job)
 	lane_on_job(lane_of_job(job));
 }
 
-static void lane_give(struct rdma_lane *lane, void (*run)(struct rdma_job *job),
-	void (*done)(struct rdma_job *job), rdma_made *made)
+static void lane_give(struct rdma_lane *lane, struct rdma_job job, rdma_made *made)
 {
-	lane->making.job = (struct rdma_job){.run = run, .done = done};
+	lane->making.job = job;
 	lane->making.made = made;
 	lane->making.under_way = true;
 	smd_rdma_maker_give(lane->loop->maker, &lane->making.job);
@@ -228,14 +227,16 @@ int smd_rdma_lane_make_pair_later(struct rdma_lane *lane, struct ibv_context *co
 	}
 	ret = lane_begin_pair(lane, context, port, error);
 	if (ret == 0) {
-		lane_give(lane, job_make, job_on_made, made);
+		lane_give(lane, (struct rdma_job){.run = job_make, .done = job_on_made}, made);
 	}
 	return ret;
 }
 
 void smd_rdma_lane_join_pair_later(struct rdma_lane *lane, rdma_made *made)
 {
-	lane_give(lane, job_join, job_on_joined, made);
+	const struct rdma_job job = {.run = job_join, .done = job_on_joined, .urgent = true};
+
+	lane_give(lane, job, made);
 }
 
 struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane)

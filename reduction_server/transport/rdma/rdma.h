@@ -191,7 +191,8 @@ int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context,
  * meanwhile: `ret` is 0, or -errno with a text. */
 int smd_rdma_lane_make_pair_later(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
 	rdma_made *made, struct smd_error *error);
-/* The queue pair is joined to the other end's, as the lane's path says. */
+/* The queue pair is joined to the other end's, as the lane's path says. Later, but before others are
+ * made: the other end's patience has begun with its offer. */
 int smd_rdma_lane_join_pair(struct rdma_lane *lane, struct smd_error *error);
 void smd_rdma_lane_join_pair_later(struct rdma_lane *lane, rdma_made *made);
 /* What the other end must know of it. */

@@ -37,10 +37,11 @@ struct refusal {
 
 struct smd_rdma_memory {
 	struct smd_rdma_memory_config config;
-	uint64_t cursor;            /* in what the memory watch has told */
-	struct region_list regions; /* of callers' buffers, those found last first */
-	unsigned entries;           /* in the list */
-	uint64_t bytes;             /* of them */
+	uint64_t cursor;               /* in what the memory watch has told */
+	struct region_list regions;    /* of callers' buffers, those found last first; */
+	struct smd_region_index index; /* the same, as they are found */
+	unsigned entries;              /* in the list */
+	uint64_t bytes;                /* of them */
 	struct registered_list registered;
 	struct smd_rdma_bounce bounce;
 	struct refusal refusals[REFUSALS];
@@ -86,11 +87,12 @@ struct dmabuf {
 static int region_register(struct smd_rdma_region *region, const struct dmabuf *dmabuf)
 {
 	const struct smd_rdma_memory_config *config = &region->memory->config;
-	void *address = (void *)region->begin;
-	size_t length = region->end - region->begin;
+	void *address = (void *)region->node.begin;
+	size_t length = region->node.end - region->node.begin;
 
 	if (!dmabuf) {
-		return config->reg(config->owner, address, length, region->access, &region->keys);
+		return config->reg(config->owner, address, length,
+			(enum smd_rdma_access)region->node.access, &region->keys);
 	}
 	return config->reg_device ? config->reg_device(config->owner, address, length, dmabuf->fd,
 					    dmabuf->offset, &region->keys)
@@ -107,9 +109,8 @@ static int region_create(struct smd_rdma_memory *memory, struct smd_memory_range
 		return -ENOMEM;
 	}
 	region->memory = memory;
-	region->begin = range.begin;
-	region->end = range.end;
-	region->access = access;
+	region->node =
+		(struct smd_region_node){.begin = range.begin, .end = range.end, .access = access};
 	ret = region_register(region, dmabuf);
 	if (ret) {
 		free(region);
@@ -128,7 +129,7 @@ static void region_destroy(struct smd_rdma_region *region)
 	assert(region->references == 0);
 	memory->config.dereg(memory->config.owner, region->keys.handle);
 	memory->counts.deregistrations++;
-	memory->counts.pinned -= region->end - region->begin;
+	memory->counts.pinned -= region->node.end - region->node.begin;
 	memset(memory->refusals, 0, sizeof(memory->refusals)); /* what was refused may go now */
 	free(region);
 }
@@ -142,9 +143,12 @@ static void region_retire(struct smd_rdma_region *region)
 	}
 }
 
-static struct smd_memory_range region_range(const struct smd_rdma_region *region)
+/* NULL of NULL. */
+static struct smd_rdma_region *region_of(struct smd_region_node *node)
 {
-	return (struct smd_memory_range){region->begin, region->end};
+	return node ? (struct smd_rdma_region *)((char *)node -
+						 offsetof(struct smd_rdma_region, node))
+		    : NULL;
 }
 
 /* ---- the list of what callers' buffers were registered as ---- */
@@ -152,29 +156,27 @@ static struct smd_memory_range region_range(const struct smd_rdma_region *region
 static void list_insert(struct smd_rdma_memory *memory, struct smd_rdma_region *region)
 {
 	TAILQ_INSERT_HEAD(&memory->regions, region, link);
+	smd_region_index_add(&memory->index, &region->node);
 	memory->entries++;
-	memory->bytes += region->end - region->begin;
+	memory->bytes += region->node.end - region->node.begin;
 	region->kept = true;
 }
 
 static void list_remove(struct smd_rdma_memory *memory, struct smd_rdma_region *region)
 {
 	TAILQ_REMOVE(&memory->regions, region, link);
+	smd_region_index_remove(&memory->index, &region->node);
 	memory->entries--;
-	memory->bytes -= region->end - region->begin;
+	memory->bytes -= region->node.end - region->node.begin;
 	region_retire(region);
 }
 
 static struct smd_rdma_region *list_find(
 	struct smd_rdma_memory *memory, struct smd_memory_range range, enum smd_rdma_access access)
 {
-	struct smd_rdma_region *region;
+	struct smd_rdma_region *region =
+		region_of(smd_region_index_find(&memory->index, range.begin, range.end, access));
 
-	TAILQ_FOREACH (region, &memory->regions, link) {
-		if (range_contains(region_range(region), range) && region->access >= access) {
-			break;
-		}
-	}
 	if (region && region != TAILQ_FIRST(&memory->regions)) {
 		TAILQ_REMOVE(&memory->regions, region, link);
 		TAILQ_INSERT_HEAD(&memory->regions, region, link);
@@ -211,16 +213,11 @@ static void list_make_room(struct smd_rdma_memory *memory, unsigned entries, uin
 
 static void list_drop(struct smd_rdma_memory *memory, struct smd_memory_range range)
 {
-	struct smd_rdma_region *region = TAILQ_FIRST(&memory->regions);
+	struct smd_region_node *node;
 
-	while (region) {
-		struct smd_rdma_region *next = TAILQ_NEXT(region, link);
-
-		if (region->begin < range.end && range.begin < region->end) {
-			list_remove(memory, region);
-			memory->counts.stale++;
-		}
-		region = next;
+	while ((node = smd_region_index_overlapping(&memory->index, range.begin, range.end))) {
+		list_remove(memory, region_of(node));
+		memory->counts.stale++;
 	}
 	/* What is mapped there next is not refused for what was there before. */
 	memset(memory->refusals, 0, sizeof(memory->refusals));
@@ -365,8 +362,8 @@ static struct registered *registered_find_same(
 }
 
 /*
- * 0: it is new; 1: it is there already; -errno. A device's memory may overlap other such: whoever has
- * freed what was there before says so later, and until then what came last is what is there.
+ * 0: it is new; 1: it is there already; -errno. A device's memory may overlap other such: whoever
+ * has freed what was there before says so later, and until then what came last is what is there.
  */
 static int registered_check(
 	const struct smd_rdma_memory *memory, struct smd_memory_range range, bool device)

@@ -24,6 +24,8 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "reduction_server/transport/rdma/region_index.h"
+
 #define SMD_RDMA_MEMORY_ENTRIES_DEFAULT 256
 /* A buffer is registered in pieces, each of which begins so far after the one before... */
 #define SMD_RDMA_MEMORY_PIECE (32u << 20)
@@ -54,9 +56,7 @@ struct smd_rdma_region {
 	uint8_t *slot;
 	/* The rest is the cache's: */
 	struct smd_rdma_memory *memory;
-	uintptr_t begin;
-	uintptr_t end;
-	enum smd_rdma_access access;
+	struct smd_region_node node; /* where it is, and what for (enum smd_rdma_access) */
 	unsigned references;
 	bool kept; /* may be found again: in the list of regions, or a piece of registered memory */
 	struct smd_rdma_bounce_slab *slab; /* of the slot */

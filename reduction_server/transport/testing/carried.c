@@ -127,6 +127,8 @@ static void carried_on_soon(evutil_socket_t fd, short what, void *arg)
 		if (take_one(&smd_carried_trials.refuse_later)) {
 			lane->callbacks->on_closed(
 				lane->owner, -ENOSPC, "it is to be refused later");
+		} else if (take_one(&smd_carried_trials.late)) {
+			lane->callbacks->on_closed(lane->owner, -ETIMEDOUT, "it is to be late");
 		} else {
 			lane->callbacks->on_offered(lane->owner, &own);
 		}

@@ -118,6 +118,26 @@ static void what_times_out_is_tried_once_more(void **state)
 	pool_stop(&pool);
 }
 
+/* Where the server could make no half in time it tries again, and tells the worker nothing of it; TCP is
+ * for those of which that is so again. */
+static void what_is_late_before_it_is_offered_is_tried_once_more(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 1, true, NULL);
+	capture_begin();
+	smd_carried_trials.late = 1;
+	assert_int_equal(work(&pool, "carried", 60), 0);
+	assert_false(capture_has("no lane of worker over carried", NULL));
+	smd_carried_trials.late = 2;
+	assert_int_equal(work(&pool, "carried", 60), 0); /* at the next time that it asks */
+	assert_true(capture_has("no lane of worker over carried: it is to be late", NULL));
+	assert_int_equal(smd_carried_trials.late, 0);
+	capture_end();
+	pool_stop(&pool);
+}
+
 /* A server without such lanes says WELCOME over what is there, which does not do for a worker that
  * takes nothing else. */
 static void a_server_that_makes_none_says_so(void **state)
@@ -306,6 +326,7 @@ int main(void)
 		TEST(lanes_go_over_to_what_they_carry),
 		TEST(few_are_made_at_once),
 		TEST(what_times_out_is_tried_once_more),
+		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
 		TEST(a_server_that_makes_none_says_so),
 		TEST(one_that_takes_both_takes_both),
 		TEST(mixed_lanes_are_told),

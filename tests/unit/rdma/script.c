@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,6 +49,9 @@ struct script_pair {
 	uint64_t receive_id;
 	bool broken;
 };
+
+/* Makers destroy pairs while the loop's thread posts to others and polls. */
+static pthread_mutex_t device_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* for script.then() */
 
 struct script script;
 static struct ibv_device device = {.name = "script0"};
@@ -225,6 +229,7 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *outer, struct ibv_wc *completio
 	if (err) {
 		return err;
 	}
+	pthread_mutex_lock(&device_lock);
 	for (; got < n && queue->begin != queue->end; queue->begin++) {
 		struct entry *entry = &queue->entries[queue->begin % queue->depth];
 
@@ -233,6 +238,7 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *outer, struct ibv_wc *completio
 		}
 		completions[got++] = entry->completion;
 	}
+	pthread_mutex_unlock(&device_lock);
 	return got;
 }
 
@@ -306,8 +312,11 @@ void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *qp)
 	struct script_pair *pair = pair_of_qp(qp);
 	struct script_id *own = pair->id;
 	struct script_queue *queue = pair->queue;
-	uint32_t kept = queue->begin;
+	uint32_t kept;
 
+	script_fault(SCRIPT_pair_destroy);
+	pthread_mutex_lock(&device_lock);
+	kept = queue->begin;
 	for (uint32_t i = queue->begin; i != queue->end; i++) {
 		struct entry *entry = &queue->entries[i % queue->depth];
 
@@ -332,6 +341,7 @@ void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *qp)
 	if (!id) {
 		script_by_hand_destroy(own);
 	}
+	pthread_mutex_unlock(&device_lock);
 }
 
 static struct script_pair *pair_of(const struct rdma_cm_id *id)
@@ -349,6 +359,7 @@ int smd_verbs_post_receive(struct ibv_qp *qp, struct ibv_recv_wr *chain)
 	struct script_pair *pair = pair_of_qp(qp);
 	int err = script_fault(SCRIPT_post_receive);
 
+	pthread_mutex_lock(&device_lock);
 	for (; err == 0 && chain; chain = chain->next) {
 		if (pair->receives == pair->receives_most) {
 			script_stop("a receive queue of %u overflows", pair->receives_most);
@@ -359,6 +370,7 @@ int smd_verbs_post_receive(struct ibv_qp *qp, struct ibv_recv_wr *chain)
 	if (pair->broken) {
 		script_pair_flush(pair);
 	}
+	pthread_mutex_unlock(&device_lock);
 	return err;
 }
 
@@ -397,16 +409,13 @@ static void pair_add_send(struct script_pair *pair, const struct ibv_send_wr *re
 	}
 }
 
-int smd_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *chain)
+static int pair_post_send(struct script_pair *pair, struct ibv_send_wr *chain, int err)
 {
-	struct script_pair *pair = pair_of_qp(qp);
 	struct rdma_cm_id *id = &pair->id->id;
-	int err = script_fault(SCRIPT_post_send);
 
 	if (pair->id->by_hand && !pair->id->joined) {
 		script_stop("a queue pair sends before it is joined");
 	}
-
 	for (; err == 0 && chain; chain = chain->next) {
 		if (pair->posted - pair->retired == pair->sends_most) {
 			return -ENOMEM;
@@ -422,6 +431,16 @@ int smd_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *chain)
 	if (script.then) {
 		script.then(id, script.owner);
 	}
+	return err;
+}
+
+int smd_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *chain)
+{
+	int err = script_fault(SCRIPT_post_send);
+
+	pthread_mutex_lock(&device_lock);
+	err = pair_post_send(pair_of_qp(qp), chain, err);
+	pthread_mutex_unlock(&device_lock);
 	return err;
 }
 

@@ -7,7 +7,7 @@
  * connects ids to the one that listens. What a correct transport never does ends the program: to
  * write where no receive is ready, to let a queue overflow, to destroy what is in use.
  *
- * One thread uses it; makers beside it register memory, create queue pairs and join them.
+ * One thread uses it; makers beside it register memory, create queue pairs, join and destroy them.
  */
 #ifndef SMD_TESTS_RDMA_SCRIPT_H
 #define SMD_TESTS_RDMA_SCRIPT_H
@@ -19,7 +19,7 @@
 
 #include "reduction_server/transport/rdma/verbs.h"
 
-/* Every call that can fail. */
+/* Every call that can fail, and two that may only take long: to destroy. */
 #define SCRIPT_CALLS(X)                                                                            \
 	X(check)                                                                                   \
 	X(channel_create)                                                                          \
@@ -47,7 +47,9 @@
 	X(post_send)                                                                               \
 	X(post_receive)                                                                            \
 	X(region_create)                                                                           \
-	X(region_create_dmabuf)
+	X(region_create_dmabuf)                                                                    \
+	X(pair_destroy)                                                                            \
+	X(region_destroy)
 
 enum script_call_name {
 #define X(name) SCRIPT_##name,

@@ -117,6 +117,7 @@ static void region_remove(uint32_t key)
 
 void smd_verbs_region_destroy(struct ibv_mr *mr)
 {
+	script_fault(SCRIPT_region_destroy);
 	region_remove(mr->lkey);
 	script.live--;
 	script.regions--;

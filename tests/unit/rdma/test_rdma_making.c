@@ -1,6 +1,7 @@
 /*
- * Lanes whose queue pairs are made beside the loop, as a shard's are: however long the driver takes
- * for each of its calls, another lane's frames come and go, and closing waits for nothing.
+ * Lanes whose queue pairs are made and destroyed beside the loop, as a shard's are: however long
+ * the driver takes for each of its calls, another lane's frames come and go, and closing waits for
+ * nothing.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -10,17 +11,19 @@
 
 /* A half that is made later, beside two that are joined. */
 struct later {
-	struct end end;
+	struct end end; /* first: its owner's address is its own */
 	struct half half;
+	struct rdma_loop *loop;
 	unsigned offered;
 };
 static struct later later;
 
 static void later_on_offered(void *owner, const struct smd_offer *own)
 {
-	assert_ptr_equal(owner, &later.end);
-	later.offered++;
-	later.half.offer = *own;
+	struct later *one = owner;
+
+	one->offered++;
+	one->half.offer = *own;
 }
 
 static const struct smd_lane_callbacks *later_callbacks(void)
@@ -32,27 +35,42 @@ static const struct smd_lane_callbacks *later_callbacks(void)
 	return &callbacks;
 }
 
-static int later_offer(struct link *link, struct smd_error *error)
+static int offer_one(struct later *one, struct link *link, struct smd_error *error)
 {
 	struct smd_offer none;
 	int ret;
 
-	later = (struct later){.end = {.room = malloc(ROOM)}};
-	half_begin(&later.half, link, &later.end);
-	ret = smd_transport_rdma.offer(link->base, &later.half.carrier.lane, 5, NULL,
-		later_callbacks(), &later.end, &later.end.lane, &none, error);
-	later.half.lane = ret ? NULL : rdma_lane_of(later.end.lane);
+	*one = (struct later){.end = {.room = malloc(ROOM)}};
+	half_begin(&one->half, link, &one->end);
+	ret = smd_transport_rdma.offer(link->base, &one->half.carrier.lane, 5, NULL,
+		later_callbacks(), &one->end, &one->end.lane, &none, error);
+	if (ret == 0) {
+		one->half.lane = rdma_lane_of(one->end.lane);
+		one->loop = one->half.lane->loop;
+	}
 	return ret;
+}
+
+static int later_offer(struct link *link, struct smd_error *error)
+{
+	return offer_one(&later, link, error);
+}
+
+/* And when all of it is gone. */
+static void close_one(struct later *one, struct link *link)
+{
+	if (one->end.lane) {
+		end_close(&one->end);
+	}
+	stage_turn(link);
+	RUN_UNTIL(link, LIST_EMPTY(&one->loop->drains));
+	free(one->end.room);
+	one->end.room = NULL;
 }
 
 static void later_close(struct link *link)
 {
-	if (later.end.lane) {
-		end_close(&later.end);
-	}
-	stage_turn(link);
-	free(later.end.room);
-	later.end.room = NULL;
+	close_one(&later, link);
 }
 
 static void slow_begin(enum script_call_name name)
@@ -110,21 +128,38 @@ static void no_call_delays_another_lane(void **state)
 }
 
 /* The other end of the lane that is made later answers at once, as a worker does. */
+static void later_answer(struct link *link, struct half *answer, struct end *answering)
+{
+	struct smd_error error = {""};
+
+	*answering = (struct end){.base = link->base, .room = malloc(ROOM)};
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, later.offered == 1);
+	half_begin(answer, link, answering);
+	assert_int_equal(half_offer(answer, link, &later.half.offer, &error), 0);
+	assert_int_equal(half_join(answer, &later.half, &error), 0);
+}
+
+static void later_open(struct link *link, struct half *answer, struct end *answering)
+{
+	struct smd_error error = {""};
+
+	later_answer(link, answer, answering);
+	assert_int_equal(half_join(&later.half, answer, &error), 0);
+	RUN_UNTIL(link, later.end.opened == 1 && answering->opened == 1);
+}
+
 static void joining_delays_no_other_lane(void **state)
 {
 	struct link *link = *state;
 	struct smd_error error = {""};
 	struct halves halves;
-	struct end answering = {.base = link->base, .room = malloc(ROOM)};
+	struct end answering;
 	struct half answer;
 	struct parcel parcel;
 
 	halves_open(&halves, link);
-	assert_int_equal(later_offer(link, &error), 0);
-	RUN_UNTIL(link, later.offered == 1);
-	half_begin(&answer, link, &answering);
-	assert_int_equal(half_offer(&answer, link, &later.half.offer, &error), 0);
-	assert_int_equal(half_join(&answer, &later.half, &error), 0);
+	later_answer(link, &answer, &answering);
 	slow_begin(SCRIPT_pair_join);
 	assert_int_equal(half_join(&later.half, &answer, &error), 0);
 	chunks_cross(link, SCRIPT_pair_join);
@@ -171,6 +206,74 @@ static void closing_waits_for_no_call(void **state)
 	halves_close(&halves);
 }
 
+static void destroying_delays_no_other_lane(void **state)
+{
+	static const enum script_call_name names[] = {SCRIPT_pair_destroy, SCRIPT_region_destroy};
+	struct link *link = *state;
+	struct halves halves;
+	struct end answering;
+	struct half answer;
+	unsigned live;
+
+	halves_open(&halves, link);
+	live = script.live;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		later_open(link, &answer, &answering);
+		slow_begin(names[i]);
+		end_close(&later.end);
+		assert_true(later.half.carrier.closed); /* which tells the other end */
+		chunks_cross(link, names[i]);
+		slow_end(names[i]);
+		later_close(link);
+		end_close(&answering);
+		RUN_UNTIL(link, script.live == live);
+		free(answering.room);
+	}
+	halves_close(&halves);
+}
+
+/* Its owner may use the memory for something else as soon as the lane is closed. */
+static void where_the_other_end_may_write_nothing_waits(void **state)
+{
+	struct script_call *destroy = &script.calls[SCRIPT_pair_destroy];
+	const struct smd_extent none = {NULL, 0};
+	struct link *link = *state;
+	struct halves halves;
+	struct end answering;
+	struct half answer;
+	unsigned before;
+
+	halves_open(&halves, link);
+	later_open(link, &answer, &answering);
+	before = destroy->count;
+	assert_non_null(smd_lane_advertise(later.end.lane, later.end.room, 100000, none));
+	end_close(&later.end);
+	assert_int_equal(destroy->count, before + 1);
+	assert_true(LIST_EMPTY(&later.loop->drains));
+	later_close(link);
+	end_close(&answering);
+	halves_close(&halves);
+	free(answering.room);
+}
+
+/* The loop's end waits for what is being destroyed. */
+static void the_loops_end_waits_for_what_is_destroyed(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+
+	forget_loop(link);
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, later.offered == 1);
+	slow_begin(SCRIPT_pair_destroy);
+	end_close(&later.end);
+	RUN_UNTIL(link, is_held(SCRIPT_pair_destroy));
+	slow_end(SCRIPT_pair_destroy);
+	smd_transport_end_loop(link->base);
+	assert_int_equal(script.live, 0);
+	free(later.end.room);
+}
+
 static void a_carrier_that_ends_while_it_is_joined_ends_the_lane(void **state)
 {
 	struct link *link = *state;
@@ -213,6 +316,70 @@ static void the_loops_end_takes_all_back(void **state)
 	free(later.end.room);
 }
 
+/* ---- many at once ---- */
+
+/* Hundreds of workers that come at once wait for each other, and none of them is too late by that.
+ */
+static void who_waits_for_others_is_not_timed(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct later second;
+
+	slow_begin(SCRIPT_pair_create);
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, is_held(SCRIPT_pair_create));
+	assert_int_equal(offer_one(&second, link, &error), 0);
+	for (int i = 0; i < 3; i++) {
+		event_active(second.half.lane->patience, EV_TIMEOUT, 1);
+		stage_turn(link);
+		assert_int_equal(second.end.closed, 0);
+		assert_true(evtimer_pending(second.half.lane->patience, NULL));
+	}
+	slow_end(SCRIPT_pair_create);
+	RUN_UNTIL(link, later.offered == 1 && second.offered == 1);
+	assert_true(evtimer_pending(second.half.lane->patience, NULL)); /* for the answer */
+	event_active(second.half.lane->patience, EV_TIMEOUT, 1);
+	RUN_UNTIL(link, second.end.closed);
+	end_assert_closed(&second.end, -ETIMEDOUT, "no answer about RDMA within 5 s");
+	close_one(&second, link);
+	later_close(link);
+}
+
+/* Who has been made an offer counts the seconds from then on, so is not behind those who have none.
+ */
+static void joining_comes_before_making(void **state)
+{
+	const struct script_call *create = &script.calls[SCRIPT_pair_create];
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct end answering;
+	struct later others[2];
+	struct half answer;
+	unsigned created;
+
+	later_answer(link, &answer, &answering);
+	slow_begin(SCRIPT_pair_create);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(offer_one(&others[i], link, &error), 0);
+	}
+	RUN_UNTIL(link, is_held(SCRIPT_pair_create)); /* for the first of them */
+	created = create->count;
+	slow_begin(SCRIPT_pair_join);
+	assert_int_equal(half_join(&later.half, &answer, &error), 0);
+	slow_end(SCRIPT_pair_create);
+	RUN_UNTIL(link, is_held(SCRIPT_pair_join));
+	assert_int_equal(create->count, created);
+	slow_end(SCRIPT_pair_join);
+	RUN_UNTIL(link, later.end.opened == 1 && others[1].offered == 1);
+	end_close(&answering);
+	later_close(link);
+	for (int i = 0; i < 2; i++) {
+		close_one(&others[i], link);
+	}
+	free(answering.room);
+}
+
 static void nobody_waits_for_ever(void **state)
 {
 	struct link *link = *state;
@@ -221,15 +388,15 @@ static void nobody_waits_for_ever(void **state)
 	slow_begin(SCRIPT_pair_create);
 	assert_int_equal(later_offer(link, &error), 0);
 	RUN_UNTIL(link, is_held(SCRIPT_pair_create));
+	later.loop->settings.connect_s =
+		0; /* which are over as soon as the maker has taken it up */
 	event_active(later.half.lane->patience, EV_TIMEOUT, 1);
 	RUN_UNTIL(link, later.end.closed);
-	assert_int_equal(later.end.err, -ETIMEDOUT);
+	end_assert_closed(&later.end, -ETIMEDOUT, "the device has made no queue pair within 0 s");
 	slow_end(SCRIPT_pair_create);
 	RUN_UNTIL(link, !later.half.lane->making.under_way);
 	assert_int_equal(later.end.closed, 1);
-	end_close(&later.end);
-	stage_turn(link);
-	free(later.end.room);
+	later_close(link);
 }
 
 /* ---- calls that fail ---- */
@@ -261,9 +428,7 @@ static void what_cannot_be_made_is_told_later(void **state)
 		assert_int_equal(later.offered, 0);
 		call->fail_at = 0;
 		call->always = false;
-		end_close(&later.end);
-		stage_turn(link);
-		free(later.end.room);
+		later_close(link);
 	}
 }
 
@@ -296,8 +461,13 @@ int main(void)
 		STAGE(no_call_delays_another_lane),
 		STAGE(joining_delays_no_other_lane),
 		STAGE(closing_waits_for_no_call),
+		STAGE(destroying_delays_no_other_lane),
+		STAGE(where_the_other_end_may_write_nothing_waits),
+		STAGE(the_loops_end_waits_for_what_is_destroyed),
 		STAGE(a_carrier_that_ends_while_it_is_joined_ends_the_lane),
 		STAGE(the_loops_end_takes_all_back),
+		STAGE(who_waits_for_others_is_not_timed),
+		STAGE(joining_comes_before_making),
 		STAGE(nobody_waits_for_ever),
 		STAGE(what_cannot_be_made_is_told_later),
 		STAGE(what_cannot_be_joined_is_told_later),
