@@ -1,6 +1,6 @@
 """The recipes, run: every rank of a job is there once, knows its place, and meets all others.
 
-PyTorch, Open MPI and mpi4py are real; of TensorFlow, Lightning, Hugging Face, accelerate, DeepSpeed and Horovod, which
+PyTorch (train_torch.py), Open MPI and mpi4py are real; of TensorFlow, Lightning, Hugging Face, accelerate, DeepSpeed and Horovod, which
 Debian does not have, programs stand in that read what these read.
 """
 
