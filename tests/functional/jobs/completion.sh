@@ -31,12 +31,16 @@ done
 summand completion tcsh 2>"$scratch/said" && fail "tcsh must be refused"
 grep -qx 'summand: completion: must be bash, zsh or fish, got "tcsh"' "$scratch/said" || fail "tcsh: $(cat "$scratch/said")"
 
-# Every verb and every option of every --help is offered.
+# Every verb and every option of every --help is offered: verbs where none is typed, options after their dashes, or, as
+# those without effect, when more of them is typed.
 for group in $(summand --help | sed -n 's/^  \([a-z-]*-jobs\) .*/\1/p'); do
+	offered=$(summand completion words -- $group "" | cut -f1)
 	for verb in $(summand $group --help | sed -n 's/^  \([a-z][a-z-]*\)  .*/\1/p'); do
-		summand completion words -- $group "" | cut -f1 | grep -qx "$verb" || fail "$group: must offer $verb"
+		grep -qx "$verb" <<<"$offered" || fail "$group: must offer $verb"
+		options=$(summand completion words -- $group "$verb" -- | cut -f1)
 		for option in $(summand $group "$verb" --help | grep -o '^  --[a-z-]*=*'); do
-			summand completion words -- $group "$verb" "${option%=}" | cut -f1 | grep -qx -- "$option" ||
+			grep -qx -- "$option" <<<"$options" ||
+				summand completion words -- $group "$verb" "${option%=}" | cut -f1 | grep -qx -- "$option" ||
 				fail "$group $verb: must offer $option"
 		done
 	done
