@@ -10,8 +10,6 @@
 
 /* What is shared by way of a loop of a device. */
 struct rail {
-	const struct smd_nccl_device *device;
-	unsigned loop;
 	struct smd_shared_context *current; /* what the next user gets, unless it has failed */
 	bool connecting; /* one user does; what comes of it is for all that wait */
 	struct {
@@ -42,14 +40,14 @@ static bool shared_context_has_failed(const struct smd_shared_context *shared)
 	return failed;
 }
 
-static int shared_context_create(
-	struct rail *rail, unsigned timeout_s, struct smd_shared_context **out, struct smd_error *error)
+static int shared_context_create(const struct smd_nccl_device *device, unsigned loop,
+	unsigned timeout_s, struct smd_shared_context **out, struct smd_error *error)
 {
 	/* NCCL does not call while it has nothing to do, and servers want to hear of this node all
 	 * the same: whatever SUMMAND_PROGRESS says, there is a thread. */
 	const struct smd_context_options options = {
 		.connect_timeout_s = timeout_s, .progress = SMD_PROGRESS_THREAD};
-	const struct smd_origin origin = smd_nccl_device_origin(rail->device);
+	const struct smd_origin origin = smd_nccl_device_origin(device);
 	struct smd_shared_context *shared = calloc(1, sizeof(*shared));
 	int ret;
 
@@ -58,27 +56,28 @@ static int shared_context_create(
 	}
 	/* A call of the driver may wait for the device, whose kernel waits for this thread. */
 	ret = smd_context_create_without_devices(&options,
-		rail->loop ? SMD_ENGINE_ALONE : SMD_ENGINE_SHARED, &origin, &shared->context);
+		loop ? SMD_ENGINE_ALONE : SMD_ENGINE_SHARED, &origin, &shared->context);
 	if (ret) {
 		smd_error_set(error, -ret, "%s", smd_error_message());
 		free(shared);
 		return ret;
 	}
-	shared->rail = rail;
+	shared->rail = &rails[device->number][loop];
 	*out = shared;
 	return 0;
 }
 
 /* With the lock held, but not while it connects. */
-static void rail_connect(struct rail *rail, unsigned timeout_s)
+static void rail_connect(const struct smd_nccl_device *device, unsigned loop, unsigned timeout_s)
 {
+	struct rail *rail = &rails[device->number][loop];
 	struct smd_error error = {""};
 	struct smd_shared_context *fresh;
 	int ret;
 
 	rail->connecting = true;
 	pthread_mutex_unlock(&lock);
-	ret = shared_context_create(rail, timeout_s, &fresh, &error);
+	ret = shared_context_create(device, loop, timeout_s, &fresh, &error);
 	pthread_mutex_lock(&lock);
 	rail->connecting = false;
 	if (ret) {
@@ -99,15 +98,13 @@ int smd_shared_context_get(const struct smd_nccl_device *device, unsigned loop, 
 	int ret = 0;
 
 	pthread_mutex_lock(&lock);
-	rail->device = device;
-	rail->loop = loop;
 	before = rail->failures.count;
 	while (rail->connecting) {
 		pthread_cond_wait(&connected, &lock);
 	}
 	if (rail->failures.count == before &&
 		(!rail->current || shared_context_has_failed(rail->current))) {
-		rail_connect(rail, timeout_s);
+		rail_connect(device, loop, timeout_s);
 	}
 	if (rail->failures.count == before) {
 		rail->current->users++;
