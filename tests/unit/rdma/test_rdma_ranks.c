@@ -11,7 +11,7 @@
 
 enum { RANKS = 300, CHUNK = 8192, ELEMENTS = CHUNK / 4 };
 
-struct rank {
+struct many_rank {
 	struct smd_send send; /* first */
 	struct end near;
 	struct end far;
@@ -26,12 +26,12 @@ struct rank {
 };
 
 static struct smd_shard shard;
-static struct rank *ranks; /* [RANKS] */
+static struct many_rank *ranks; /* [RANKS] */
 
 static int rank_on_header(
 	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
-	struct rank *rank = owner;
+	struct many_rank *rank = owner;
 	const struct smd_lane *lane = rank->second.end->lane;
 
 	(void)error;
@@ -65,7 +65,7 @@ static const struct smd_lane_callbacks rank_callbacks = {
 	.on_header = rank_on_header, .on_frame = rank_on_frame, .on_closed = rank_on_closed};
 
 /* Its lane is there, and greeted. */
-static void rank_connect(struct rank *rank, struct link *link)
+static void rank_connect(struct many_rank *rank, struct link *link)
 {
 	const struct smd_handshake handshake = {.hello = {.replica = "worker", .job = "job"}};
 	struct smd_error error = {""};
@@ -81,7 +81,7 @@ static void rank_connect(struct rank *rank, struct link *link)
 	assert_int_equal(smd_lane_attach(rank->near.lane, link->base, &rank_callbacks, rank), 0);
 }
 
-static void rank_join(struct rank *rank)
+static void rank_join(struct many_rank *rank)
 {
 	struct smd_join join = {.nranks = RANKS, .group = "many"};
 	struct smd_frame frame = {
@@ -100,7 +100,7 @@ static void rank_on_sent(struct smd_send *send, int err)
 }
 
 /* A part that is its number, everywhere. */
-static void rank_input(struct rank *rank)
+static void rank_input(struct many_rank *rank)
 {
 	const struct smd_extent result = {rank->result, CHUNK};
 	struct smd_frame frame = {.kind = SMD_FRAME_INPUT,
