@@ -118,6 +118,8 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
 		uint64_t ns = now_ns - tuning->began_ns;
 
 		tell("operations", 0, tuning->bytes, ns);
+		smd_rate_trial_took(&tuning->trial, tuning->bytes, ns);
+		tuning->fresh |= tuning->trial.factor != 0;
 		tuning->fresh |= smd_chunk_search_took(&tuning->search, tuning->bytes, ns);
 		tuning->fresh |= smd_shard_choice_took(&tuning->choice, tuning->bytes, ns);
 	}
@@ -216,7 +218,19 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	take_rates(tuning);
 	tuning->factor = smd_measured_rate_factor(
 		&tuning->rate, mean_weight(&tuning->balance), now_ns, smd_pressure_waited_ns());
+	if (tuning->factor == 1) {
+		smd_rate_trial_forget(&tuning->trial); /* as what comes of shards is measured anew */
+	}
 	return tuning->factor != 1;
+}
+
+/* Operations take longer by the rates that were found. */
+static bool rates_are_taken_back(struct smd_tuning *tuning)
+{
+	tuning->cause = SMD_TUNING_RATES;
+	tuning->factor = 1 / tuning->trial.factor;
+	tuning->back = true;
+	return true;
 }
 
 /* Of the trials of shards and of chunks one is on at a time, and shards come first. */
@@ -239,6 +253,15 @@ static bool trials_want(struct smd_tuning *tuning, uint64_t now_ns)
 /* What is wanted first: chunks are cut by rates, so these come before all else. */
 static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 {
+	enum smd_rate_verdict verdict = smd_rate_trial_judge(&tuning->trial, now_ns);
+
+	tuning->back = false;
+	if (verdict == SMD_RATE_LOST) {
+		return rates_are_taken_back(tuning);
+	}
+	if (verdict == SMD_RATE_OPEN) {
+		return false;
+	}
 	tuning->cause = SMD_TUNING_RATES;
 	if (!smd_shard_choice_is_on_trial(&tuning->choice) && rates_want(tuning, now_ns)) {
 		return true;
@@ -308,8 +331,8 @@ static void make_table(struct smd_tuning *tuning)
 static int scale_of(const struct smd_tuning *tuning)
 {
 	switch (tuning->cause) {
-	case SMD_TUNING_RATES:
-		return 0; /* what was found before was for other rates */
+	case SMD_TUNING_RATES: /* what was found before was for other rates */
+		return tuning->back ? tuning->trial.scale : 0;
 	case SMD_TUNING_CHUNKS:
 		return tuning->search.wanted;
 	default:
@@ -356,6 +379,21 @@ static bool take_table(struct smd_tuning *tuning)
 	return others;
 }
 
+static void apply_rates(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	int before = tuning->search.scale;
+
+	smd_balance_scale(&tuning->balance, tuning->factor);
+	smd_chunk_search_begin(&tuning->search, tuning->scale, now_ns);
+	smd_measured_rate_applied(&tuning->rate, now_ns, smd_pressure_waited_ns());
+	if (tuning->back) {
+		tuning->rate.links_decide = false;
+		tuning->rate.next_ns = now_ns + smd_rate_trial_pause(&tuning->trial);
+	} else {
+		smd_rate_trial_begin(&tuning->trial, tuning->factor, before, now_ns);
+	}
+}
+
 void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	tuning->delay_s = 0;
@@ -363,9 +401,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 	memset(tuning->rests, 0, tuning->nshards * sizeof(*tuning->rests));
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES:
-		smd_balance_scale(&tuning->balance, tuning->factor);
-		smd_chunk_search_begin(&tuning->search, 0, now_ns);
-		smd_measured_rate_applied(&tuning->rate, now_ns, smd_pressure_waited_ns());
+		apply_rates(tuning, now_ns);
 		break;
 	case SMD_TUNING_WEIGHTS:
 		smd_balance_applied(&tuning->balance, now_ns);
@@ -380,6 +416,9 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 	}
 	smd_shard_choice_forget(&tuning->choice);
 	smd_chunk_search_forget(&tuning->search);
+	if (tuning->cause != SMD_TUNING_RATES) {
+		smd_rate_trial_forget(&tuning->trial);
+	}
 	if (take_table(tuning)) {
 		take_places(tuning, now_ns);
 	}

@@ -15,6 +15,7 @@
 #include "worker/libsummand/balance.h"
 #include "worker/libsummand/chunk_search.h"
 #include "worker/libsummand/measured_rate.h"
+#include "worker/libsummand/rate_trial.h"
 #include "worker/libsummand/shard_choice.h"
 
 /* Tables at once, and then one each: 36 in a minute, and no more than 15 in each of many. */
@@ -43,6 +44,7 @@ struct smd_tuning_shard {
 
 struct smd_tuning {
 	struct smd_measured_rate rate;
+	struct smd_rate_trial trial; /* of what it has found */
 	struct smd_balance balance;
 	struct smd_shard_choice choice;
 	struct smd_chunk_search search;
@@ -54,7 +56,8 @@ struct smd_tuning {
 	struct smd_tuning_rest *rests; /* and of each place */
 	int scale;
 	enum smd_tuning_cause cause; /* whose wish is asked for */
-	double factor;               /* of all weights, for rates */
+	double factor;               /* of all weights, for rates; */
+	bool back;                   /* to what they were before the trial */
 	bool fresh;                  /* something has been seen since it was last thought about */
 	uint64_t next_ns;            /* nothing is asked for before: it was refused */
 	unsigned delay_s;            /* by so much, the last time */

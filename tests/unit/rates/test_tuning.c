@@ -112,6 +112,74 @@ static void rates_come_first_and_keep_proportions(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Operations of so many ms, in each of which both shards' slices say 1 Gbit/s; whether a table is wanted within `most`. */
+static bool wants_within(struct smd_tuning *tuning, uint64_t *now_ns, unsigned ms_each, unsigned most)
+{
+	const unsigned ms[] = {33, 33}; /* 4 MiB in so long */
+
+	for (unsigned i = 0; i < most; i++) {
+		smd_tuning_begin(tuning, BYTES, *now_ns);
+		slices(tuning, 16, ms);
+		*now_ns += (uint64_t)ms_each * MS;
+		smd_tuning_end(tuning, *now_ns);
+		if (smd_tuning_want(tuning, *now_ns)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Where messages cost more than bytes, a link that seems slow is no reason for small chunks. */
+static void rates_that_make_operations_slower_are_taken_back(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	uint64_t back;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 1);
+	assert_true(wants_within(&tuning, &now, 40, 5));
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	assert_in_range(tuning.weights[0], 950, 1050);
+	smd_tuning_applied(&tuning, now);
+	assert_false(wants_within(&tuning, &now, 70, 7));
+	assert_true(wants_within(&tuning, &now, 70, 1));
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	assert_in_range(tuning.weights[0], 9900, 10100);
+	assert_int_equal(tuning.scale, 1); /* of chunks, as it was */
+	smd_tuning_applied(&tuning, now);
+	for (unsigned seconds = 10; seconds <= 20; seconds += 10) { /* the next time it is tried later */
+		back = now;
+		do {
+			assert_true(wants_within(&tuning, &now, 40, 1000));
+			if (tuning.cause != SMD_TUNING_RATES) {
+				smd_tuning_applied(&tuning, now);
+			}
+		} while (tuning.cause != SMD_TUNING_RATES);
+		assert_in_range((now - back) / SMD_SECOND_NS, seconds, seconds + 1);
+		smd_tuning_applied(&tuning, now);
+		assert_true(wants_within(&tuning, &now, 70, 8));
+		assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+		smd_tuning_applied(&tuning, now);
+	}
+	smd_tuning_destroy(&tuning);
+}
+
+/* Where they make none slower they stay. */
+static void rates_that_cost_nothing_stay(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	assert_true(wants_within(&tuning, &now, 40, 5));
+	smd_tuning_applied(&tuning, now);
+	assert_true(wants_within(&tuning, &now, 45, 1000)); /* within what times scatter by */
+	assert_int_equal(tuning.cause, SMD_TUNING_CHUNKS);
+	smd_tuning_destroy(&tuning);
+}
+
 static void little_pieces_are_put_together(void **state)
 {
 	const unsigned ms[] = {3, 9}; /* too short, and the other is done soon */
@@ -167,6 +235,8 @@ int main(void)
 		cmocka_unit_test(what_is_refused_rests),
 		cmocka_unit_test(operations_of_zeros_say_nothing),
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
+		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
+		cmocka_unit_test(rates_that_cost_nothing_stay),
 		cmocka_unit_test(little_pieces_are_put_together),
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
 	};
