@@ -1,6 +1,8 @@
 /* The tuner as each version of NCCL looks it up. */
 #include "worker/nccl_plugin/collnet/tuner.h"
 
+#include "worker/nccl_plugin/abi/loss.h"
+#include "worker/nccl_plugin/abi/version.h"
 #include "worker/nccl_plugin/plugin.h"
 
 static int init_v2(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
@@ -8,6 +10,18 @@ static int init_v2(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
 	*ctx = smd_tuner_open(nranks, nnodes,
 		smd_plugin_begin(log) == NCCL_SUCCESS ? smd_plugin_servers() : 0);
 	return NCCL_SUCCESS;
+}
+
+/* NCCL 2.22 and 2.23 take v3. One that shows no version, as it is part of a program, is taken
+ * for 2.23: of the two mistakes it is the one by which nobody waits for ever. */
+static int init_v3(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
+{
+	int version = smd_nccl_version(log);
+
+	if (version == 0 || version >= SMD_NCCL_UNHEARD_FROM) {
+		smd_loss_is_unheard();
+	}
+	return init_v2(nranks, nnodes, log, ctx);
 }
 
 static int init_v5(void **ctx, uint64_t comm_id, size_t nranks, size_t nnodes, nccl_logger *log,
@@ -54,6 +68,6 @@ static int destroy(void *ctx)
 }
 
 const struct nccl_tuner_v2 ncclTunerPlugin_v2 = {SMD_NCCL_NAME, init_v2, choose_v2, destroy};
-const struct nccl_tuner_v3 ncclTunerPlugin_v3 = {SMD_NCCL_NAME, init_v2, choose_v3, destroy};
+const struct nccl_tuner_v3 ncclTunerPlugin_v3 = {SMD_NCCL_NAME, init_v3, choose_v3, destroy};
 const struct nccl_tuner_v4 ncclTunerPlugin_v4 = {SMD_NCCL_NAME, init_v2, choose_v4, destroy};
 const struct nccl_tuner_v5 ncclTunerPlugin_v5 = {SMD_NCCL_NAME, init_v5, choose_v4, destroy};

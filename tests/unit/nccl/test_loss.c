@@ -15,6 +15,10 @@
 #include <unistd.h>
 
 #include "worker/nccl_plugin/abi/loss.h"
+#include "worker/nccl_plugin/abi/nccl_abi.h"
+
+extern const struct nccl_tuner_v2 ncclTunerPlugin_v2;
+extern const struct nccl_tuner_v3 ncclTunerPlugin_v3;
 
 #define PATIENCE_MS 300u
 
@@ -122,6 +126,42 @@ static void other_versions_end_by_themselves(void **state)
 	assert_int_equal(signal_after(all_is_lost, "abort", false), SIGABRT);
 }
 
+/* What NCCL logs with where it is part of a program that shows no function of it. */
+static void log_of_nobody(enum nccl_log_level level, unsigned long subsystems, const char *file,
+	int line, const char *format, ...)
+{
+	(void)level;
+	(void)subsystems;
+	(void)file;
+	(void)line;
+	(void)format;
+}
+
+static void all_is_lost_with_tuner_v2(void)
+{
+	void *ctx;
+
+	ncclTunerPlugin_v2.init(8, 2, log_of_nobody, &ctx);
+	all_is_lost();
+}
+
+static void all_is_lost_with_tuner_v3(void)
+{
+	void *ctx;
+
+	ncclTunerPlugin_v3.init(8, 2, log_of_nobody, &ctx);
+	all_is_lost();
+}
+
+/* 2.21 takes tuner v2. 2.22 and 2.23 take v3, of which the latter would wait. */
+static void without_a_version_the_tuner_tells(void **state)
+{
+	(void)state;
+	assert_int_equal(signal_after(all_is_lost_with_tuner_v2, NULL, false), 0);
+	assert_int_equal(signal_after(all_is_lost_with_tuner_v3, NULL, false), SIGABRT);
+	assert_int_equal(signal_after(all_is_lost_with_tuner_v3, "wait", false), 0);
+}
+
 static void the_user_may_let_it_wait(void **state)
 {
 	(void)state;
@@ -146,6 +186,7 @@ int main(void)
 		cmocka_unit_test(a_process_that_would_wait_for_ever_ends),
 		cmocka_unit_test(what_nccl_closes_it_has_taken_notice_of),
 		cmocka_unit_test(other_versions_end_by_themselves),
+		cmocka_unit_test(without_a_version_the_tuner_tells),
 		cmocka_unit_test(the_user_may_let_it_wait),
 		cmocka_unit_test(another_word_is_refused),
 	};

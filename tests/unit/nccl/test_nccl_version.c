@@ -12,6 +12,8 @@
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/plugin.h"
 
+int ncclGetVersion(int *version);
+
 static void own_log(enum nccl_log_level level, unsigned long subsystems, const char *file, int line,
 	const char *format, ...)
 {
@@ -41,11 +43,23 @@ static void a_library_is_asked_for_its_version(void **state)
 	assert_int_equal(smd_nccl_version(logger_of(SHOWN)), 22304);
 }
 
+/* This program passes for one that NCCL was linked into. */
+__attribute__((visibility("default"))) int ncclGetVersion(int *version)
+{
+	*version = 22305;
+	return 0;
+}
+
+static void a_program_that_has_it_is_asked(void **state)
+{
+	(void)state;
+	assert_int_equal(smd_nccl_version(own_log), 22305);
+}
+
 static void one_that_shows_none_has_none(void **state)
 {
 	(void)state;
 	assert_int_equal(smd_nccl_version(logger_of(HIDDEN)), 0);
-	assert_int_equal(smd_nccl_version(own_log), 0);
 	assert_int_equal(smd_nccl_version(NULL), 0);
 }
 
@@ -74,6 +88,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_library_is_asked_for_its_version),
+		cmocka_unit_test(a_program_that_has_it_is_asked),
 		cmocka_unit_test(one_that_shows_none_has_none),
 		cmocka_unit_test(rccl_keeps_its_types_of_8_bits),
 	};

@@ -20,7 +20,8 @@ int smd_loss_read(struct smd_error *error);
 
 enum { SMD_NCCL_UNHEARD_FROM = 22300 }; /* of smd_nccl_version() */
 
-/* NCCL is one of those versions: the tables that only they take are in use, or it says so. */
+/* NCCL is one of those versions: the tables that only they take are in use, or it says so, or it
+ * may be one by its tables and says nothing. */
 void smd_loss_is_unheard(void);
 
 /* NCCL gets an error for that communicator, for the first time. */

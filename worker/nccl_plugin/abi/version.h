@@ -8,8 +8,9 @@
 
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 
-/* As ncclGetVersion() has it, 22304 for 2.23.4, asked of the library that the logger is part of; 0 where that shows no such
- * function. */
+/* As ncclGetVersion() has it, 22304 for 2.23.4, asked of the library or the program that the logger
+ * is part of; 0 where that shows no such function: a program does only if it was linked so
+ * (-rdynamic). */
 int smd_nccl_version(nccl_logger *log);
 
 /* Whether that library is AMD's RCCL. */
