@@ -91,6 +91,16 @@ static void a_transport_that_a_device_lacks_declines(void **state)
 	assert_off("off: SUMMAND_TRANSPORT: lo must have an RDMA device, or it must not be rdma");
 }
 
+/* NCCL's other traffic goes over the plugin too, and from host to host. */
+static void a_transport_within_a_host_alone_declines(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_TRANSPORT", "shm", 1);
+	assert_off("off: SUMMAND_TRANSPORT: must be one that crosses hosts, for what does not go "
+		   "through "
+		   "reduction servers, got shm");
+}
+
 static void a_number_of_sockets_that_is_none_declines(void **state)
 {
 	(void)state;
@@ -110,6 +120,8 @@ int main(void)
 		cmocka_unit_test_setup(without_servers_it_is_off, variables_of_a_job),
 		cmocka_unit_test_setup(
 			a_transport_that_a_device_lacks_declines, variables_of_a_job),
+		cmocka_unit_test_setup(
+			a_transport_within_a_host_alone_declines, variables_of_a_job),
 		cmocka_unit_test_setup(
 			a_number_of_sockets_that_is_none_declines, variables_of_a_job),
 	};

@@ -65,8 +65,8 @@ int smd_net_options_read(
 	out->timeout_ns = config.connect_timeout_s * SMD_SECOND_NS;
 	if (out->ntransports == 0 && config.transports[0]->within_host) {
 		ret = smd_error_set(error, ENODEV,
-			"SUMMAND_TRANSPORT: %s is for reduction servers, and SUMMAND_NET needs "
-			"another",
+			"SUMMAND_TRANSPORT: must be one that crosses hosts, for what does not go "
+			"through reduction servers, got %s",
 			config.transports[0]->name);
 	} else if (out->ntransports == 0) {
 		ret = smd_error_set(error, ENODEV,
