@@ -147,6 +147,9 @@ class Future(torch.futures.Future):
         self.devices = devices
         self.completed_in = None
 
+    def __class_getitem__(cls, result):  # torch names its own class with what a future is of
+        return cls
+
     def set_result(self, result):
         self.completed_in = getattr(current, "stream", None)
         super().set_result(result)

@@ -8,8 +8,10 @@ debian_torch.require()
 import datetime
 import errno
 import threading
+import time
 import unittest
 import unittest.mock
+import weakref
 
 import fake_device
 
@@ -27,6 +29,7 @@ from summand.ddp import Communicator, Context, HookState, SummandError
 
 RANKS = 3
 COUNT = 200_000
+KEPT = 2  # works of the backend's
 ONE, TWO = 0x3F800000, 0x40000000  # 1.0 and 2.0
 
 
@@ -113,7 +116,8 @@ class CudaTest(ProgramTest):
     def test_the_backend(self):
         store = dist.HashStore()
         with unittest.mock.patch.dict("os.environ", SUMMAND_REDUCTION_SERVERS=self.address, GLOO_SOCKET_IFNAME="lo"), \
-                unittest.mock.patch.object(summand.backend, "_shared_context", Context):
+                unittest.mock.patch.object(summand.backend, "_shared_context", Context), \
+                unittest.mock.patch.object(summand.backend, "KEPT", KEPT):
             self.run_ranks(lambda rank: self.use_backend(rank, store))
 
     def use_backend(self, rank, store):
@@ -143,6 +147,56 @@ class CudaTest(ProgramTest):
             group.recv([message], 0, 0).wait()
             self.assertTrue(torch.equal(message.cpu(), torch.zeros(3)))
         group.barrier().wait()
+        self.use_what_is_copied(group, rank)
+
+    def use_what_is_copied(self, group, rank):
+        """gloo's operations have what others have: the rest of torch asks some for it, and drops some unasked."""
+        options = dist.AllreduceOptions()
+        options.reduceOp = dist.ReduceOp.BOR
+        bits = DeviceTensor(torch.tensor([1 << rank]))
+        work = group.allreduce([bits], options)
+        future = work.get_future()
+        self.assertEqual(work._future.devices, [DEVICE])
+        self.assertEqual(future.wait(), [bits])
+        self.assertEqual(bits.cpu().item(), 7)
+        self.assertEqual(work.result(), [bits])
+        self.assertTrue(work.is_completed() and work.is_success())
+        self.assertIsNone(work.exception())
+        refused = group.allreduce([DeviceTensor(torch.ones(1))], options)  # bits of floating-point numbers
+        with self.assertRaises(RuntimeError):
+            refused.get_future().wait()
+        with self.assertRaises(RuntimeError):
+            refused.wait()
+        self.assertIsInstance(refused.exception(), RuntimeError)
+        self.assertTrue(refused.is_completed() and not refused.is_success())
+        # A message that is awaited holds up none that comes before it.
+        late, early = (DeviceTensor(torch.full((3,), 4. + rank)) for _ in range(2))
+        if rank == 0:
+            awaited = group.recv([late], 1, 1)
+            first = group.recv_anysource([early], 2)
+            first.wait()
+            self.assertEqual((first._source_rank(), early.cpu()[2].item()), (1, 5.))
+            self.assertFalse(awaited.is_completed())
+            with self.assertRaisesRegex(SummandError, "must be done within the timeout of 0.01 s"):
+                awaited.wait(datetime.timedelta(seconds=0.01))
+        elif rank == 1:
+            group.send([early], 0, 2).wait()
+        group.barrier().wait()
+        if rank == 0:
+            awaited.wait()
+            self.assertEqual(late.cpu()[2].item(), 5.)
+        elif rank == 1:
+            group.send([late], 0, 1).wait()
+        # Of those that nobody has waited for, the last KEPT keep their tensors.
+        dropped = [DeviceTensor(torch.tensor([1])) for _ in range(KEPT + 3)]
+        left = weakref.WeakSet(dropped)
+        for each in dropped:
+            group.allreduce([each], options)
+        del dropped, each
+        deadline = time.monotonic() + 60
+        while len(left) > KEPT and time.monotonic() < deadline:
+            time.sleep(0.01)
+        self.assertLessEqual(len(left), KEPT)
 
 
 if __name__ == "__main__":

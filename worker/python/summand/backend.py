@@ -138,34 +138,18 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
             return self._shown
 
 
-class _Copied(dist._Work if hasattr(dist, "_Work") else dist.Work):
-    """An operation of gloo's on copies in the host's memory; whoever waits copies back what it has changed."""
+class _Copied(_Work):
+    """An operation of gloo's on copies in the host's memory."""
 
-    def __init__(self, work, pairs, kept):
-        super().__init__()
-        self._work, self._pairs, self._kept = work, pairs, kept
-        kept[id(self)] = self
-
-    def is_completed(self):
-        return self._work.is_completed()
-
-    def wait(self, timeout=None):
-        self._work.wait(*([timeout] if timeout else []))
-        for tensor, copy in self._pairs:
-            tensor.copy_(copy)  # returns when it is done, and follows the current stream
-        self._pairs = []
-        self._kept.pop(id(self), None)
-        return True
-
-    def synchronize(self):
-        self.wait()
+    gloo = None  # its work
 
     def _source_rank(self):
-        return self._work._source_rank()
+        return self.gloo._source_rank()
 
 
 def _finisher(done):
-    """What finishes an operation; `done` has those that have been. It holds no group, which ends when nobody else does."""
+    """What finishes an operation, on any thread; `done` has those that have been. It holds no group, which ends when nobody else
+    does."""
 
     def finish(item):
         work, requests, pairs = item
@@ -324,7 +308,7 @@ class SummandProcessGroup(dist.ProcessGroup):
         whole, output = (torch.cat([each.reshape(-1) for each in parts]).cpu() for parts in (inputs, outputs))
         sizes = [[each.numel() for each in parts] for parts in (outputs, inputs)]
         pairs = list(zip(outputs, (part.view(place.shape) for part, place in zip(output.split(sizes[0]), outputs))))
-        return _Copied(self._gloo.alltoall_base(output, whole, *sizes, *rest), pairs, self._kept)
+        return self._copied_back(self._gloo.alltoall_base(output, whole, *sizes, *rest), outputs, pairs)
 
     def send(self, tensors, to, tag):
         return self._copied(lambda *ours: self._gloo.send(list(ours), to, tag), tensors, [])
@@ -363,7 +347,14 @@ class SummandProcessGroup(dist.ProcessGroup):
             return start(*tensors)
         copies = [tensor.cpu() for tensor in tensors]
         changed = {id(tensor) for tensor in changes}
-        return _Copied(start(*copies), [pair for pair in zip(tensors, copies) if id(pair[0]) in changed], self._kept)
+        return self._copied_back(start(*copies), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
+
+    def _copied_back(self, gloo, tensors, pairs):
+        """What gloo has begun. Messages have no order that they end in, so each is waited for on a thread of its own."""
+        work = _Copied(device.future(tensors), [tensor for tensor, _ in pairs] or tensors, self._kept, self._limit)
+        work.gloo = gloo
+        self._started.put_beside((work, [gloo], pairs))
+        return work
 
     def _start(self, tensors, start, changes=True, result=None):
         """Starts one operation for each tensor. One that is not contiguous has a copy of its own in its place, which is copied

@@ -1,6 +1,7 @@
 """Threads that finish what was started: one in the order of that, and others where callbacks may wait for what comes later."""
 
 import atexit
+import functools
 import os
 import queue
 import threading
@@ -17,6 +18,7 @@ class InOrder:
     take as long as it likes, and wait for later items."""
 
     def __init__(self, name, finish):
+        self._finish = finish
         self._items = queue.SimpleQueue()
         self._pid = os.getpid()
         self._beside = _Beside(name)
@@ -26,6 +28,10 @@ class InOrder:
 
     def put(self, item):
         self._items.put(item)
+
+    def put_beside(self, item):
+        """One that has no place in the order: on another thread."""
+        self._beside.call(functools.partial(_finish_whole, self._finish, item))
 
     def end(self, timeout=None):
         """Waits for what was put; whether all of it is finished. A second time does nothing; in a fork there is no thread."""
@@ -81,6 +87,12 @@ class _Beside:
         for _ in self._threads:
             self._calls.put(None)
         return has_ended
+
+
+def _finish_whole(finish, item):
+    rest = finish(item)
+    if rest:
+        rest()
 
 
 def _run(items, finish, beside):
