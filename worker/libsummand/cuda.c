@@ -91,7 +91,8 @@ static int cuda_locate_without_context(
 	return ret;
 }
 
-int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct smd_error *error)
+static int cuda_locate(
+	const void *pointer, struct smd_device_location *out, struct smd_error *error)
 {
 	CUcontext current = NULL;
 	bool known;
@@ -109,6 +110,15 @@ int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct
 		return smd_cuda_result(result, "cuPointerGetAttributes", error);
 	}
 	return cuda_locate_without_context(pointer, out, error);
+}
+
+int smd_cuda_locate(const void *pointer, struct smd_device_location *out, struct smd_error *error)
+{
+	CUstreamCaptureMode mode = smd_cuda_relax();
+	int ret = cuda_locate(pointer, out, error);
+
+	smd_cuda_restore(mode);
+	return ret;
 }
 
 /* ---- notices ---- */
@@ -137,8 +147,10 @@ static void cuda_fence_destroy(struct smd_fence *fence)
 	free(fence);
 }
 
+/* Frees what is there, and releases the primary context. */
 static void cuda_close(struct smd_device *device)
 {
+	CUstreamCaptureMode mode = smd_cuda_relax();
 	CUdevice handle;
 
 	while (!SLIST_EMPTY(&device->fences)) {
@@ -156,6 +168,7 @@ static void cuda_close(struct smd_device *device)
 	if (smd_cuda.cuDeviceGet(&handle, device->location.ordinal) == CUDA_SUCCESS) {
 		smd_cuda.cuDevicePrimaryCtxRelease(handle);
 	}
+	smd_cuda_restore(mode);
 	free(device);
 }
 
@@ -185,22 +198,31 @@ static int cuda_create_streams(struct smd_device *device, struct smd_error *erro
 	return ret;
 }
 
+static int cuda_retain(int ordinal, CUcontext *primary, struct smd_error *error)
+{
+	CUstreamCaptureMode mode = smd_cuda_relax();
+	CUdevice handle;
+	int ret = CUDA(error, cuDeviceGet, &handle, ordinal);
+
+	if (ret == 0) {
+		ret = CUDA(error, cuDevicePrimaryCtxRetain, primary, handle);
+	}
+	smd_cuda_restore(mode);
+	return ret;
+}
+
 /* The primary context is kept as long as the device is used, whether the memory is its or not. */
 static int cuda_open(const struct smd_device_location *location, struct smd_device **out,
 	struct smd_error *error)
 {
 	struct smd_device *device = calloc(1, sizeof(*device));
 	CUcontext primary;
-	CUdevice handle;
 	int ret;
 
 	if (!device) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	ret = CUDA(error, cuDeviceGet, &handle, location->ordinal);
-	if (ret == 0) {
-		ret = CUDA(error, cuDevicePrimaryCtxRetain, &primary, handle);
-	}
+	ret = cuda_retain(location->ordinal, &primary, error);
 	if (ret) {
 		free(device);
 		return ret;

@@ -77,15 +77,11 @@ static int cuda_check_card(CUdevice handle, bool *flushes, struct smd_error *err
 	return ret;
 }
 
-int smd_cuda_check_cards(struct smd_error *error)
+static int cuda_check_all(struct smd_error *error)
 {
 	int devices = 0;
-	int ret;
+	int ret = CUDA(error, cuDeviceGetCount, &devices);
 
-	if (!smd_cuda.cuMemGetHandleForAddressRange) {
-		return cuda_refuse(error, "the CUDA driver is older than 11.7");
-	}
-	ret = CUDA(error, cuDeviceGetCount, &devices);
 	for (int i = 0; ret == 0 && i < devices; i++) {
 		CUdevice handle;
 		bool flushes;
@@ -99,6 +95,20 @@ int smd_cuda_check_cards(struct smd_error *error)
 	return ret;
 }
 
+int smd_cuda_check_cards(struct smd_error *error)
+{
+	CUstreamCaptureMode mode;
+	int ret;
+
+	if (!smd_cuda.cuMemGetHandleForAddressRange) {
+		return cuda_refuse(error, "the CUDA driver is older than 11.7");
+	}
+	mode = smd_cuda_relax();
+	ret = cuda_check_all(error);
+	smd_cuda_restore(mode);
+	return ret;
+}
+
 static int cuda_flush_here(struct smd_error *error)
 {
 	return CUDA(error, cuFlushGPUDirectRDMAWrites,
@@ -106,7 +116,7 @@ static int cuda_flush_here(struct smd_error *error)
 		CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER);
 }
 
-int smd_cuda_flush_current(struct smd_error *error)
+static int cuda_flush_current(struct smd_error *error)
 {
 	bool flushes = false;
 	CUdevice handle;
@@ -118,6 +128,15 @@ int smd_cuda_flush_current(struct smd_error *error)
 		ret = cuda_check_card(handle, &flushes, error);
 	}
 	return ret || !flushes ? ret : cuda_flush_here(error);
+}
+
+int smd_cuda_flush_current(struct smd_error *error)
+{
+	CUstreamCaptureMode mode = smd_cuda_relax();
+	int ret = cuda_flush_current(error);
+
+	smd_cuda_restore(mode);
+	return ret;
 }
 
 /*
@@ -175,12 +194,10 @@ int smd_cuda_export(struct smd_device *device, const void *pointer, struct smd_d
 	if (!smd_cuda.cuMemGetHandleForAddressRange) {
 		return cuda_refuse(error, "the CUDA driver is older than 11.7");
 	}
-	ret = cuda_check_device(device, error);
+	ret = smd_cuda_enter(device, error);
 	if (ret == 0) {
-		ret = smd_cuda_enter(device, error);
-	}
-	if (ret == 0) {
-		ret = cuda_export_here(pointer, out, error);
+		ret = cuda_check_device(device, error);
+		ret = ret ? ret : cuda_export_here(pointer, out, error);
 		smd_cuda_leave();
 	}
 	return ret;

@@ -156,11 +156,18 @@ unsigned smd_fake_callbacks(void)
 
 /* ---- captures; with the lock ---- */
 
-/* What a program may not do while any of its threads captures, unless it knows better. */
+/* What a program may not do while any of its threads captures, unless it knows better. CUDA says of
+ * few calls whether they are among these, so all are that libsummand makes and that have a result.
+ */
 static bool is_unsafe(const char *call)
 {
-	static const char *const unsafe[] = {"cuMemAlloc", "cuMemAllocManaged", "cuMemFreeHost",
-		"cuMemHostAlloc", "cuStreamQuery", "cuStreamSynchronize"};
+	static const char *const unsafe[] = {"cuCtxGetDevice", "cuDeviceGet",
+		"cuDeviceGetAttribute", "cuDeviceGetCount", "cuDevicePrimaryCtxGetState",
+		"cuDevicePrimaryCtxRelease", "cuDevicePrimaryCtxRetain",
+		"cuFlushGPUDirectRDMAWrites", "cuMemAlloc", "cuMemAllocManaged", "cuMemFreeHost",
+		"cuMemGetAddressRange", "cuMemGetHandleForAddressRange", "cuMemHostAlloc",
+		"cuPointerGetAttributes", "cuPointerSetAttribute", "cuStreamCreate",
+		"cuStreamQuery", "cuStreamSynchronize"};
 
 	for (size_t i = 0; i < sizeof(unsafe) / sizeof(unsafe[0]); i++) {
 		if (strcmp(call, unsafe[i]) == 0) {

@@ -213,6 +213,33 @@ static void operations_do_not_spoil_the_graphs_of_others(void **state)
 	device_run(while_another_is_captured, NULL);
 }
 
+static void with_memory_of_before(struct pool_rank *rank)
+{
+	int32_t *const *data = rank->argument;
+
+	CHECK(smd_allreduce(rank->comm, data[rank->rank], data[rank->rank], WORDS, SMD_INT32,
+		      SMD_SUM) == 0);
+}
+
+/* Whatever they ask the driver for when they begin and end. */
+static void contexts_come_and_go_beside_a_capture(void **state)
+{
+	CUstream captured = gpu_stream_create(CU_STREAM_NON_BLOCKING);
+	int32_t *data[NRANKS];
+
+	(void)state;
+	for (int i = 0; i < NRANKS; i++) {
+		data[i] = gpu_alloc(WORDS * sizeof(*data[i]));
+	}
+	gpu_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	device_run(with_memory_of_before, data);
+	assert_int_equal(gpu_end_capture(captured), 0);
+	for (int i = 0; i < NRANKS; i++) {
+		gpu_free(data[i]);
+	}
+	gpu_stream_destroy(captured);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, begin, device_end)
 
 static const struct CMUnitTest tests[] = {
@@ -221,6 +248,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(a_stream_that_is_captured_is_refused_and_left_alone),
 	TEST(the_default_stream_is_refused_while_it_cannot_be_used),
 	TEST(operations_do_not_spoil_the_graphs_of_others),
+	TEST(contexts_come_and_go_beside_a_capture),
 };
 
 int main(int argc, char **argv)

@@ -167,6 +167,31 @@ static void nothing_is_flushed_that_need_not_be(void **state)
 	assert_int_equal(smd_device_ops()->check_cards(&error), 0);
 }
 
+/* Another thread of the program may capture one meanwhile, by the strictest rules. */
+static void a_flush_spoils_no_graph(void **state)
+{
+	CUstream captured = gpu_stream_create(CU_STREAM_NON_BLOCKING);
+	struct memory to;
+	struct pair pair;
+	void *data;
+	void *flush;
+	int size = 10;
+
+	(void)state;
+	memory_create(&to, true, 1000);
+	data = to.data;
+	pair_create(&pair);
+	assert_int_equal(REGISTER(NET, pair.receiver, &to), NCCL_SUCCESS);
+	gpu_capture(captured, CU_STREAM_CAPTURE_MODE_GLOBAL);
+	assert_int_equal(
+		NET.iflush(pair.receiver, 1, &data, &size, &to.mhandle, &flush), NCCL_SUCCESS);
+	assert_int_equal(gpu_end_capture(captured), 0);
+	NET.deregMr(pair.receiver, to.mhandle);
+	pair_free(&pair);
+	memory_free(&to);
+	gpu_stream_destroy(captured);
+}
+
 static void a_flush_that_fails_is_an_error(void **state)
 {
 	struct memory to;
@@ -267,6 +292,7 @@ int main(void)
 		MACHINE_TEST(messages_go_from_host_to_gpu),
 		MACHINE_TEST(messages_go_from_host_to_host),
 		MACHINE_TEST(nothing_is_flushed_that_need_not_be),
+		MACHINE_TEST(a_flush_spoils_no_graph),
 		MACHINE_TEST(a_flush_that_fails_is_an_error),
 		MACHINE_TEST(without_a_place_nothing_is_sent),
 		MACHINE_TEST(what_a_card_does_not_take_is_not_registered),
