@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Trains a small network with PyTorch's DistributedDataParallel, one process per rank, all on one GPU (on the CPU
 where there is none), and tells the loss, a hash of the weights and the time of a step. What averages the gradients is
-NCCL (with the plugin or without it, as the environment says), Summand's hook, or Summand's backend."""
+NCCL (with the plugin or without it, as the environment says), gloo, Summand's hook, or Summand's backend."""
 
 import argparse
 import hashlib
@@ -23,7 +23,7 @@ def read_options():
     parser.add_argument("--rank", type=int, required=True)
     parser.add_argument("--nranks", type=int, required=True)
     parser.add_argument("--meet", required=True, metavar="FILE", help="by which the ranks find each other")
-    parser.add_argument("--by", choices=["nccl", "hook", "backend"], default="nccl", help="what averages the gradients")
+    parser.add_argument("--by", choices=["nccl", "gloo", "hook", "backend"], default="nccl", help="what averages the gradients")
     parser.add_argument("--steps", type=int, default=30)
     parser.add_argument("--weights", metavar="FILE", help="that rank 0 writes them into, as float32")
     return parser.parse_args()
@@ -70,7 +70,7 @@ def main():
         torch.cuda.set_device(device)
     if options.by == "backend":
         import summand.backend  # noqa: F401 (registers it)
-    backend = {"nccl": "nccl" if has_gpu else "gloo", "hook": "gloo", "backend": "summand"}[options.by]
+    backend = {"nccl": "nccl" if has_gpu else "gloo", "backend": "summand"}.get(options.by, "gloo")
     dist.init_process_group(backend, init_method=f"file://{os.path.abspath(options.meet)}",
                             rank=options.rank, world_size=options.nranks)
     loss, weights, seconds = train(options, device)
@@ -78,7 +78,7 @@ def main():
         with open(options.weights, "wb") as file:
             file.write(weights)
     digest = hashlib.sha256(weights).hexdigest()[:16]
-    version = ".".join(map(str, torch.cuda.nccl.version())) if has_gpu else "none"
+    version = ".".join(map(str, torch.cuda.nccl.version())) if has_gpu and dist.is_nccl_available() else "none"
     print(f"loss {loss:.9g} weights {digest} step {seconds * 1e3:.3f} ms, PyTorch {torch.__version__}, NCCL {version}")
     dist.destroy_process_group()
 

@@ -109,6 +109,9 @@ static int parse(int argc, char **argv, struct nccl_perf_settings *settings,
 			smd_option_set_bool, &settings->graph},
 		{"churn", NULL, "have a thread allocate and free GPU memory meanwhile",
 			smd_option_set_bool, &settings->churn},
+		{"rounding", NULL,
+			"sum doubles that round; right is the order of ranks, to the bit",
+			smd_option_set_bool, &settings->rounding},
 		SMD_OPTION_GROUP("Output"),
 		{"json", NULL, "print one JSON object instead of a table", smd_option_set_bool,
 			&settings->json},
@@ -162,6 +165,12 @@ static int check(const struct nccl_perf_settings *settings, struct smd_error *er
 	if (settings->iters < 1) {
 		return smd_error_set(
 			error, EINVAL, "--iters: must be at least 1, got %d", settings->iters);
+	}
+	if (settings->rounding &&
+		(settings->dtypes != 1u << ncclFloat64 || settings->ops != 1u << ncclSum)) {
+		return smd_error_set(error, EINVAL,
+			"--rounding: must be with --dtype=%s and --op=%s alone",
+			smd_dtype_name(ncclFloat64), smd_op_name(ncclSum));
 	}
 	if (settings->timeout_s < 1 || settings->timeout_s > TIMEOUT_MOST) {
 		return smd_error_set(error, EINVAL, "--timeout: must be 1 to %d, got %d",

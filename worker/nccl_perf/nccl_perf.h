@@ -29,6 +29,7 @@ struct nccl_perf_settings {
 	int timeout_s; /* that nothing happens for */
 	int graph;     /* all-reduces are captured, and their graphs launched */
 	int churn;     /* a thread allocates and frees meanwhile */
+	int rounding;  /* sums of doubles that round */
 	int json;
 };
 

@@ -13,6 +13,7 @@
 #include "reduction_server/base/hash.h"
 #include "worker/nccl_perf/churn.h"
 #include "worker/nccl_perf/nccl_perf.h"
+#include "worker/nccl_perf/rounding.h"
 #include "worker/perf/perf.h"
 
 #define STALE_BYTE 0xa5
@@ -296,8 +297,11 @@ static int check(struct rank *rank, const struct nccl_perf_row *row, uint64_t *w
 	int ret = copy(rank, rank->host, rank->recv, row->bytes, error);
 
 	if (ret == 0) {
-		*wrong += perf_input_check_near(
-			rank->host, row->count, row->dtype, row->op, rank->settings->nranks);
+		*wrong += rank->settings->rounding
+				  ? nccl_perf_rounding_check(
+					    rank->host, row->count, rank->settings->nranks)
+				  : perf_input_check_near(rank->host, row->count, row->dtype,
+					    row->op, rank->settings->nranks);
 		*hash = hash_of(rank->host, row->bytes);
 	}
 	return ret;
@@ -310,7 +314,11 @@ static int prepare(
 	cudaError_t result;
 	int ret;
 
-	perf_input_fill(rank->host, row->count, row->dtype, row->op, rank->settings->rank);
+	if (rank->settings->rounding) {
+		nccl_perf_rounding_fill(rank->host, row->count, rank->settings->rank);
+	} else {
+		perf_input_fill(rank->host, row->count, row->dtype, row->op, rank->settings->rank);
+	}
 	ret = copy(rank, rank->send, rank->host, row->bytes, error);
 	if (ret) {
 		return ret;

@@ -101,6 +101,16 @@ FAKE=bit says 1 '"results": [' "${one[@]}" --max=4K --json
 says 0 "results that differ between ranks: 0 OK" "${one[@]}" --dtype=all --op=all --max=4K
 FAKE=bit says 1 "FAILED" "${one[@]}" --max=4K
 FAKE=last says 1 "# wrong elements: 2, " "${one[@]}" --max=4K
+# Sums that round are right in one order alone; of one rank they are its input.
+says 2 "--rounding: must be with --dtype=float64 and --op=sum alone" "${one[@]}" --rounding
+says 2 "--op=sum alone" "${one[@]}" --rounding --dtype=float64 --op=sum,max
+rounding=("${one[@]}" --max=4K --dtype=float64 --op=sum --rounding)
+says 0 "results that differ between ranks: 0 OK" "${rounding[@]}"
+FAKE=last says 1 "# wrong elements: 2, " "${rounding[@]}"
+[ "$("$fake" "${rounding[@]}" | rows)" != "$("$fake" "${rounding[@]/--rounding/--graph}" | rows)" ] || {
+	echo "FAILED: --rounding must have other inputs"
+	failures=$((failures + 1))
+}
 # Graphs do the same, and a graph that does not is noticed; memory comes and goes meanwhile.
 diff <(echo "$got") <("$fake" "${one[@]}" --min=1K --max=4K --dtype=int32,float64 --op=sum,max --graph | rows) || {
 	echo "FAILED: with graphs the rows must be the same (>)"

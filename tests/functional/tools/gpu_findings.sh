@@ -125,6 +125,44 @@ holds served_none "$folder"
 fails "nothing has run" served_all "$folder" 0
 fails "nothing has run" served_none "$folder"
 
+# ---- what can be trained ----
+
+# torch_has CUDA NCCL [VERSION]: a PyTorch with True or False of each, which knows no other version.
+torch_has() {
+	rm -rf "$scratch/site"
+	mkdir -p "$scratch/site/torch"
+	cat >"$scratch/site/torch/__init__.py" <<-END
+		class cuda:
+		    is_available = staticmethod(lambda: $1)
+		    class nccl:
+		        version = staticmethod(lambda: (${3:-1 / 0}))
+	END
+	echo "is_nccl_available = lambda: $2" >"$scratch/site/torch/distributed.py"
+}
+
+trains() {
+	PYTHONPATH=$scratch/site can_train "$@"
+}
+
+by_sockets() {
+	[ "$(PYTHONPATH=$scratch/site socket_way)" = "$1" ]
+}
+
+torch_has True True "2, 26, 2"
+holds trains
+holds trains plugin
+holds by_sockets nccl
+torch_has True True "2, 18, 1"
+holds trains
+fails "this NCCL has no tuner" trains plugin
+torch_has True False
+holds trains
+fails "there is no NCCL" trains plugin
+holds by_sockets gloo
+torch_has False False
+fails "there is no CUDA" trains
+fails "there is no CUDA" trains plugin
+
 # ---- what was trained ----
 
 # trained FOLDER HASH... : one for each rank.

@@ -11,6 +11,7 @@
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/element.h"
 #include "reduction_server/kernels/kernels.h"
+#include "worker/nccl_perf/rounding.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
 
@@ -130,6 +131,45 @@ static void what_is_no_number_is_wrong(void **state)
 	}
 }
 
+/* The inputs of these ranks, added one after another. */
+static void add_rounding(double sums[COUNT], const int *ranks, int nranks)
+{
+	double next[COUNT];
+
+	nccl_perf_rounding_fill(sums, COUNT, ranks[0]);
+	for (int r = 1; r < nranks; r++) {
+		nccl_perf_rounding_fill(next, COUNT, ranks[r]);
+		for (size_t i = 0; i < COUNT; i++) {
+			sums[i] += next[i];
+		}
+	}
+}
+
+/* As through reduction servers. A ring begins with another rank, and a tree adds sums. */
+static void sums_that_round_tell_their_order(void **state)
+{
+	static const int in_order[] = {0, 1, 2, 3};
+	static const int as_a_ring[] = {1, 2, 3, 0};
+	static const int swapped[] = {1, 0};
+	double sums[COUNT], others[COUNT];
+
+	(void)state;
+	add_rounding(sums, in_order, 4);
+	assert_int_equal(nccl_perf_rounding_check(sums, COUNT, 4), 0);
+	sums[COUNT - 1] *= 1 + 0x1p-52; /* by one bit, or two */
+	assert_int_equal(nccl_perf_rounding_check(sums, COUNT, 4), 1);
+	add_rounding(sums, as_a_ring, 4);
+	assert_true(nccl_perf_rounding_check(sums, COUNT, 4) > COUNT / 8);
+	add_rounding(sums, in_order, 2);
+	add_rounding(others, in_order + 2, 2);
+	for (size_t i = 0; i < COUNT; i++) {
+		others[i] += sums[i];
+	}
+	assert_true(nccl_perf_rounding_check(others, COUNT, 4) > COUNT / 8);
+	add_rounding(sums, swapped, 2);
+	assert_int_equal(nccl_perf_rounding_check(sums, COUNT, 2), 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -138,6 +178,7 @@ int main(void)
 		cmocka_unit_test(a_bit_is_noticed_where_results_are_exact),
 		cmocka_unit_test(what_is_far_off_is_noticed_in_every_type),
 		cmocka_unit_test(what_is_no_number_is_wrong),
+		cmocka_unit_test(sums_that_round_tell_their_order),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
