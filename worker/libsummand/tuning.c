@@ -56,12 +56,13 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 	*tuning = (struct smd_tuning){
 		.nshards = nshards,
 		.shards = calloc(nshards, sizeof(*tuning->shards)),
+		.before = calloc(nshards, sizeof(*tuning->before)),
 		.weights = calloc(nshards, sizeof(*tuning->weights)),
 		.rests = calloc(nshards, sizeof(*tuning->rests)),
 		.tables = SMD_TUNING_TABLES_MOST,
 		.tables_ns = now_ns,
 	};
-	if (!tuning->shards || !tuning->weights || !tuning->rests ||
+	if (!tuning->shards || !tuning->before || !tuning->weights || !tuning->rests ||
 		smd_measured_rate_create(
 			&tuning->rate, nranks, nshards, now_ns, smd_pressure_waited_ns()) ||
 		smd_balance_create(&tuning->balance, tuning->weights, nshards, now_ns)) {
@@ -82,6 +83,7 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 void smd_tuning_destroy(struct smd_tuning *tuning)
 {
 	free(tuning->shards);
+	free(tuning->before);
 	free(tuning->weights);
 	free(tuning->rests);
 	smd_measured_rate_destroy(&tuning->rate);
@@ -228,7 +230,6 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 static bool rates_are_taken_back(struct smd_tuning *tuning)
 {
 	tuning->cause = SMD_TUNING_RATES;
-	tuning->factor = 1 / tuning->trial.factor;
 	tuning->back = true;
 	return true;
 }
@@ -319,7 +320,9 @@ static void make_table(struct smd_tuning *tuning)
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		const struct smd_tuning_shard *one = &tuning->shards[s];
 
-		if (changes_shards(tuning, one->server)) {
+		if (tuning->back) {
+			tuning->weights[s] = tuning->before[s];
+		} else if (changes_shards(tuning, one->server)) {
 			tuning->weights[s] = choose_weight(tuning, s);
 		} else {
 			tuning->weights[s] = one->weight ? weight_at(tuning, place) : 0;
@@ -383,14 +386,15 @@ static void apply_rates(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	int before = tuning->search.scale;
 
-	smd_balance_scale(&tuning->balance, tuning->factor);
 	smd_chunk_search_begin(&tuning->search, tuning->scale, now_ns);
 	smd_measured_rate_applied(&tuning->rate, now_ns, smd_pressure_waited_ns());
 	if (tuning->back) {
-		tuning->rate.links_decide = false;
-		tuning->rate.next_ns = now_ns + smd_rate_trial_pause(&tuning->trial);
-	} else {
-		smd_rate_trial_begin(&tuning->trial, tuning->factor, before, now_ns);
+		return;
+	}
+	smd_balance_scale(&tuning->balance, tuning->factor);
+	smd_rate_trial_begin(&tuning->trial, tuning->factor, before, now_ns);
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		tuning->before[s] = tuning->shards[s].weight;
 	}
 }
 
@@ -419,8 +423,13 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 	if (tuning->cause != SMD_TUNING_RATES) {
 		smd_rate_trial_forget(&tuning->trial);
 	}
-	if (take_table(tuning)) {
+	if (take_table(tuning) || tuning->back) {
 		take_places(tuning, now_ns);
+	}
+	if (tuning->back) {
+		tuning->rate.links_decide = false;
+		tuning->rate.next_ns = now_ns + smd_rate_trial_pause(&tuning->trial);
+		tuning->back = false;
 	}
 }
 

@@ -52,6 +52,7 @@ struct smd_tuning {
 	struct smd_tuning_shard *shards;
 	uint64_t looked_ns; /* who decides was looked at last; */
 	uint64_t waited_ns; /* processors had been waited for (pressure.h) for so long by then */
+	uint32_t *before;   /* [nshards] weights that the rates on trial have changed */
 	uint32_t *weights;  /* [nshards] that are asked for, */
 	struct smd_tuning_rest *rests; /* and of each place */
 	int scale;

@@ -105,6 +105,7 @@ static int coll_fail(struct smd_coll *coll, int err, const char *text)
 		smd_nccl_log_warn("CollNet over %u nodes (this is node %u): %s", coll->nnodes,
 			coll->node, text);
 		smd_loss_tell(coll, text);
+		smd_loops_fail(&coll->loops, err, text); /* others' operations may be of other loops */
 	}
 	return smd_nccl_result(coll->err);
 }

@@ -108,9 +108,7 @@ static void coll_give_up(struct smd_coll *coll)
 
 	snprintf(text, sizeof(text), "node %u (%s) gave CollNet up with operations in flight",
 		coll->node, coll->loops.each[0].comm->context->config.replica);
-	for (unsigned i = 0; i < coll->loops.count; i++) {
-		smd_comm_fault(coll->loops.each[i].comm, -ECANCELED, text);
-	}
+	smd_loops_fail(&coll->loops, -ECANCELED, text);
 	coll->err = -ECANCELED;
 }
 

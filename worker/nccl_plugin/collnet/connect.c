@@ -106,10 +106,16 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
 		return ret;
 	}
 	begin_ns = smd_clock_ns(); /* all have heard the verdict just now */
+	smd_loops_keep(&coll->loops, loops);
 	own = smd_loops_join(&coll->loops, loops, smd_agreement_group(agreement), coll->nnodes,
 		coll->node, part_of(timeout_s, 2), own_error);
-	return smd_agreement_vote(agreement, own, own_error, &loops,
+	loops = coll->loops.count;
+	ret = smd_agreement_vote(agreement, own, own_error, &loops,
 		begin_ns + 2 * eighth_ns + eighth_ns / 4, eighth_ns / 4, error);
+	if (ret == 0) {
+		smd_loops_keep(&coll->loops, loops);
+	}
+	return ret;
 }
 
 static void coll_describe(const struct smd_coll *coll, char text[128])
@@ -207,6 +213,12 @@ int smd_collnet_connect(void *handles[], int nranks, int rank, void *listen_comm
 		if (listen_comm) {
 			smd_agreement_unlisten(listen_comm);
 		}
+		return NCCL_INVALID_ARGUMENT;
+	}
+	if (nranks < 1 || rank < 0 || rank >= nranks) {
+		smd_nccl_log_warn("CollNet: a node must be 0 to the number of nodes - 1, got %d of %d",
+			rank, nranks);
+		smd_agreement_unlisten(listen_comm);
 		return NCCL_INVALID_ARGUMENT;
 	}
 	coll = smd_coll_create((unsigned)nranks, (unsigned)rank);

@@ -10,6 +10,7 @@
 #include "reduction_server/base/parse.h"
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/group.h"
+#include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
 
 #define PROCESSORS_EACH 4
@@ -48,15 +49,32 @@ int smd_loops_wanted(unsigned nnodes, unsigned *out, struct smd_error *error)
 	return 0;
 }
 
+/* Rounded up: a moment after it began all of the time is left. */
+static unsigned seconds_until(uint64_t until_ns)
+{
+	uint64_t now = smd_clock_ns();
+
+	return now < until_ns ? (unsigned)((until_ns - now + SMD_SECOND_NS - 1) / SMD_SECOND_NS) : 0;
+}
+
 int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned wanted,
 	unsigned timeout_s, struct smd_error *error)
 {
+	uint64_t until_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
+
 	while (loops->held < wanted) {
 		struct smd_shared_context **shared = &loops->each[loops->held].shared;
-		int ret = smd_shared_context_get(device, loops->held, timeout_s, shared, error);
+		unsigned left_s = seconds_until(until_ns);
+		int ret = left_s ? smd_shared_context_get(device, loops->held, left_s, shared, error)
+				 : smd_error_set(error, ETIMEDOUT, "no time is left");
 
+		if (ret && loops->held) { /* so many are better than none */
+			smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
+				"CollNet: %u loops, and not %u: %s", loops->held, wanted, error->text);
+			return 0;
+		}
 		if (ret) {
-			return loops->held ? 0 : ret; /* so many are better than none */
+			return ret;
 		}
 		loops->held++;
 		if (!smd_context_streams(smd_shared_context_get_context(*shared))) {
@@ -71,9 +89,9 @@ int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, u
 {
 	uint64_t until_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
 
-	for (unsigned i = 0; i < count; i++) {
-		uint64_t now = smd_clock_ns();
-		unsigned left_s = now < until_ns ? (unsigned)((until_ns - now) / SMD_SECOND_NS) : 0;
+	for (loops->count = 0; loops->count < count; loops->count++) {
+		unsigned i = loops->count;
+		unsigned left_s = seconds_until(until_ns);
 		char name[SMD_AGREEMENT_GROUP_MAX + 4];
 		int ret;
 
@@ -84,12 +102,35 @@ int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, u
 		}
 		ret = smd_comm_create_within(smd_shared_context_get_context(loops->each[i].shared),
 			left_s ? left_s : 1, name, (int)nnodes, (int)node, &loops->each[i].comm);
+		if (ret && i) { /* servers may have memory for fewer groups */
+			smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
+				"CollNet: %u loops, and not %u: %s", i, count, smd_error_message());
+			return 0;
+		}
 		if (ret) {
 			return smd_error_set(error, -ret, "%s", smd_error_message());
 		}
 	}
-	loops->count = count;
 	return 0;
+}
+
+void smd_loops_keep(struct smd_loops *loops, unsigned count)
+{
+	for (; loops->held > count; loops->held--) {
+		unsigned last = loops->held - 1;
+
+		smd_comm_destroy(loops->each[last].comm);
+		loops->each[last].comm = NULL;
+		smd_shared_context_put(loops->each[last].shared);
+	}
+	loops->count = loops->count < count ? loops->count : count;
+}
+
+void smd_loops_fail(struct smd_loops *loops, int err, const char *text)
+{
+	for (unsigned i = 0; i < loops->count; i++) {
+		smd_comm_fault(loops->each[i].comm, err, text);
+	}
 }
 
 int smd_loops_register(struct smd_loops *loops, const void *user, void *base, size_t length,
@@ -127,9 +168,5 @@ smd_comm *smd_loops_next(struct smd_loops *loops, size_t bytes)
 
 void smd_loops_leave(struct smd_loops *loops)
 {
-	for (unsigned i = 0; i < loops->held; i++) {
-		smd_comm_destroy(loops->each[i].comm);
-		smd_shared_context_put(loops->each[i].shared);
-	}
-	*loops = (struct smd_loops){.count = 0};
+	smd_loops_keep(loops, 0);
 }

@@ -19,7 +19,7 @@
 
 struct smd_loops {
 	unsigned count; /* that operations take turns over; 0: the pool was not reached */
-	unsigned held;  /* contexts */
+	unsigned held;  /* that have contexts */
 	unsigned turn;  /* of the next large operation */
 	struct {
 		struct smd_shared_context *shared;
@@ -34,15 +34,21 @@ struct smd_loops {
 int smd_loops_wanted(unsigned nnodes, unsigned *out, struct smd_error *error);
 
 /*
- * Has the contexts of so many loops over the device, or fewer if no more can be had, and one where
+ * Has the contexts of so many loops over the device, or fewer if no more can be had in time, and one where
  * cards or shared memory move the bytes. 0, or -errno with a text if there is none.
  */
 int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned wanted,
 	unsigned timeout_s, struct smd_error *error);
 
-/* Joins the group by the first `count` of them. 0 or -errno with a text. */
+/* Joins the group by the first `count` of them, or by fewer: loops->count. 0, or -errno with a text if by none. */
 int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, unsigned nnodes,
 	unsigned node, unsigned timeout_s, struct smd_error *error);
+
+/* Has no more than the first `count`: leaves the groups of the others, and gives their contexts back. */
+void smd_loops_keep(struct smd_loops *loops, unsigned count);
+
+/* An operation has failed, or is given up: so do all others, on all nodes. */
+void smd_loops_fail(struct smd_loops *loops, int err, const char *text);
 
 /* The memory of `user`, with the lanes of all of them (libsummand's registration.h). */
 int smd_loops_register(struct smd_loops *loops, const void *user, void *base, size_t length,
