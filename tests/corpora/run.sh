@@ -15,6 +15,8 @@
 here=$(cd "$(dirname "$0")" && pwd)
 summand="${SUMMAND_BUILD:?must name the build directory}/bin/summand"
 update=no
+sanitized=no # it sees what validate and plan do with every spec in fuzz.spec, which is one process
+[ -z "${SUMMAND_SANITIZE:-}" ] || sanitized=yes
 [ "${1:-}" = --update ] && update=yes
 got=$(mktemp)
 trap 'rm -f "$got"' EXIT
@@ -52,7 +54,7 @@ expect() {
 
 cd "$here/invalid" || exit 1
 for spec in *.json *.yaml; do
-	expect "$spec.error" 2 validate "$spec"
+	[ "$sanitized" = yes ] || expect "$spec.error" 2 validate "$spec"
 done
 
 cd "$here/unrunnable" || exit 1
@@ -73,9 +75,11 @@ for spec in *.yaml *.json; do
 	case $spec in
 	*.plan.json | *.env.json) continue ;;
 	esac
-	expect "$spec.validate" 0 validate "$spec"
-	expect "$spec.plan" 0 plan "$spec"
-	expect "$spec.plan.json" 0 plan "$spec" --format=json
+	if [ "$sanitized" = no ]; then
+		expect "$spec.validate" 0 validate "$spec"
+		expect "$spec.plan" 0 plan "$spec"
+		expect "$spec.plan.json" 0 plan "$spec" --format=json
+	fi
 	expect "$spec.env.json" 0 env "$spec" --format=json
 	expect "$spec.env.sh" 0 env "$spec" --replica=workerpool0-0
 done

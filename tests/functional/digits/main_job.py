@@ -1,5 +1,5 @@
 """The main job as a newcomer runs it: it learns, every worker has the same weights, and nothing stays behind. It runs
-twice, to the same weights; with a sanitizer, which makes it many times slower, once: the second run is the first."""
+twice, to the same weights; with a sanitizer, which makes it many times slower, once, and for fewer epochs."""
 
 import json
 import os
@@ -13,6 +13,8 @@ WORKERS = ["workerpool0-0", "workerpool1-0", "workerpool1-1", "workerpool1-2"]
 SERVERS = ["workerpool2-0", "workerpool2-1"]
 EVALUATOR = "workerpool3-0"
 REPLICAS = WORKERS + SERVERS + [EVALUATOR]
+SANITIZED = bool(os.environ.get("SUMMAND_SANITIZE"))
+ACCURACY = 0.5 if SANITIZED else 0.95
 
 
 def check(condition, text):
@@ -33,10 +35,19 @@ def processes_with(marker):
     return found
 
 
+def shorter_spec(job_dir):
+    with open(f"{SOURCE}/specs/jobs/digits.json", encoding="utf-8") as file:
+        text = file.read().replace("--epochs=50", "--epochs=10").replace("--min-accuracy=0.95", f"--min-accuracy={ACCURACY}")
+    with open(f"{job_dir}.json", "w", encoding="utf-8") as file:
+        file.write(text)
+    return f"{job_dir}.json"
+
+
 def run_job(job_dir):
     marker = "SUMMAND_TEST_MARKER=" + job_dir
+    spec = shorter_spec(job_dir) if SANITIZED else f"{SOURCE}/specs/jobs/digits.json"
     done = subprocess.run(
-        [f"{BUILD}/bin/summand", "custom-jobs", "local-run", f"{SOURCE}/specs/jobs/digits.json", "--quiet", f"--job-dir={job_dir}"],
+        [f"{BUILD}/bin/summand", "custom-jobs", "local-run", spec, "--quiet", f"--job-dir={job_dir}"],
         env=dict(os.environ, SUMMAND_TEST_MARKER=job_dir),
         capture_output=True, text=True, timeout=280)
     print(done.stdout, done.stderr)
@@ -59,7 +70,7 @@ def check_job(job_dir, lines, summary):
     replicas = {replica["name"]: replica for replica in summary["replicas"]}
     check(sorted(replicas) == sorted(REPLICAS), "the summary must list every replica")
     check(summary["state"] == "JOB_STATE_SUCCEEDED", "the job must have succeeded")
-    check(summary["accuracy"] >= 0.95, f"accuracy must be at least 0.95, got {summary['accuracy']}")
+    check(summary["accuracy"] >= ACCURACY, f"accuracy must be at least {ACCURACY}, got {summary['accuracy']}")
     for name in REPLICAS:
         check(replicas[name]["exit"] == "0", f"{name} must have ended with 0, got {replicas[name]['exit']}")
         check(os.path.exists(f"{job_dir}/logs/{name}.log"), f"{name} must have a log")
@@ -75,7 +86,7 @@ def check_job(job_dir, lines, summary):
 def main():
     with tempfile.TemporaryDirectory() as scratch:
         weights = set()
-        for run in ("first",) if os.environ.get("SUMMAND_SANITIZE") else ("first", "second"):
+        for run in ("first",) if SANITIZED else ("first", "second"):
             job_dir = f"{scratch}/{run}"
             weights.add(check_job(job_dir, *run_job(job_dir)))
         check(len(weights) == 1, f"all runs must end with the same weights, got {weights}")

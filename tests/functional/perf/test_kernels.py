@@ -1,6 +1,7 @@
 """summand-perf kernels, summand-perf allreduce in every type and reduction, and which kernels a server takes."""
 
 import json
+import os
 import unittest
 
 from programs import ProgramTest
@@ -54,8 +55,9 @@ class KernelsTest(ProgramTest):
 
 class TypesTest(ProgramTest):
     def test_every_type_and_reduction(self):
-        for dtype in DTYPES:
-            for op in OPS:
+        """With a sanitizer each type once: kernels.native has all of them there."""
+        for number, dtype in enumerate(DTYPES):
+            for op in [OPS[number % len(OPS)]] if os.environ.get("SUMMAND_SANITIZE") else OPS:
                 with self.subTest(dtype=dtype, op=op):
                     done = self.run_program("summand-perf", "allreduce", "--local=3", "--local-servers=2",
                                             "--sizes=8,40000", "--iters=1", "--warmup=0", f"--dtype={dtype}",

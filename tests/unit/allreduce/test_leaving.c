@@ -14,6 +14,12 @@
 #include "tests/unit/allreduce/raw.h"
 #include "worker/libsummand/context.h"
 
+#ifdef __SANITIZE_THREAD__
+enum { AGAIN = 500 }; /* it is on one thread; other trees see that numbers come to their end */
+#else
+enum { AGAIN = 5000 };
+#endif
+
 static smd_context *context_over_tcp(const struct pool *pool)
 {
 	const struct smd_context_options options = {.servers = pool->list,
@@ -64,7 +70,7 @@ static void numbers_are_used_again(void **state)
 	(void)state;
 	pool_start(&pool, "tcp", 1, NULL);
 	context = context_over_tcp(&pool);
-	for (int i = 0; i < 5000; i++) {
+	for (int i = 0; i < AGAIN; i++) {
 		assert_int_equal(smd_comm_create(context, "again", 1, 0, &comm), 0);
 		if (i % 100 == 0) {
 			assert_int_equal(smd_barrier(comm), 0);
@@ -88,6 +94,9 @@ static void a_context_has_4096_communicators_at_most(void **state)
 	char name[32];
 
 	(void)state;
+	if (AGAIN < SMD_COMMS_MAX) {
+		skip();
+	}
 	pool_start(&pool, "tcp", 1, &config);
 	context = context_over_tcp(&pool);
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {

@@ -19,9 +19,9 @@
 enum { RANKS = 3, OPERATIONS = 60, AT_ONCE = 4 };
 
 #ifdef __SANITIZE_THREAD__
-enum { STEP = 27 }; /* that takes five times as long */
+enum { STEP = 27, LARGE = 100000 }; /* that takes five times as long */
 #else
-enum { STEP = 9 };
+enum { STEP = 9, LARGE = 300000 };
 #endif
 
 /* Which servers end when rank 0 has begun which operation, after so many microseconds. */
@@ -56,7 +56,7 @@ static void *end_servers(void *arg)
 
 static size_t size_of(int operation)
 {
-	static const size_t sizes[] = {1, 1000, 300000, 0, 70000, 20000};
+	static const size_t sizes[] = {1, 1000, LARGE, 0, 70000, 20000};
 
 	return pool_count(sizes[operation % 6]);
 }
@@ -123,8 +123,8 @@ static void run_blocking(struct pool_rank *rank)
 			}
 			break;
 		}
-		memset(send, 0xee, large() * sizeof(*send));
-		memset(recv, 0xee, large() * sizeof(*recv));
+		memset(send, 0xee, count * sizeof(*send));
+		memset(recv, 0xee, count * sizeof(*recv));
 	}
 	free(send);
 	free(recv);

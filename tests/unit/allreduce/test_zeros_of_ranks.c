@@ -20,6 +20,12 @@
 
 enum { RANKS = 3, SERVERS = 2, BYTES = 400000, SPAN = 9000 };
 
+#ifdef __SANITIZE_THREAD__
+enum { STEP = 7 }; /* to threads all types and reductions are the same */
+#else
+enum { STEP = 1 };
+#endif
+
 /* Chunks of some blocks, and of none that is whole. */
 static const struct smd_server_config configs[POOL_SERVERS_MAX] = {
 	{.shards = 2, .chunk_bytes = 32768, .window = 4},
@@ -132,7 +138,7 @@ static void reduce_every_type(struct pool_rank *rank)
 				smd_kernel_find(dtype, op) ? bytes / smd_dtype_bytes(dtype) : 0;
 			uint8_t *send = buffers.inputs[rank->rank];
 
-			if (count == 0) {
+			if (count == 0 || number % STEP) {
 				continue;
 			}
 			bytes = count * smd_dtype_bytes(dtype);

@@ -45,8 +45,9 @@ void buffer_create(struct buffer *buffer, bool on_device, size_t count, int fact
 	size_t bytes = (count + 2 * MARGIN) * sizeof(int32_t);
 	int32_t *host = malloc(bytes);
 
-	for (size_t i = 0; i < count + 2 * MARGIN; i++) {
+	for (size_t i = 0; i < MARGIN; i++) {
 		host[i] = OUTSIDE;
+		host[MARGIN + count + i] = OUTSIDE;
 	}
 	for (size_t i = 0; i < count; i++) {
 		host[MARGIN + i] = ((int32_t)i + 1) * factor;

@@ -11,7 +11,12 @@
 #include "tests/unit/cuda/device_pool.h"
 #include "tests/unit/cuda/fake_cuda.h"
 
-enum { DIRECT_LARGE = 300000, DIRECT_SMALL = 200, DIRECT_LANES = 4 }; /* of a rank */
+#ifdef __SANITIZE_THREAD__
+enum { DIRECT_LARGE = 100000 }; /* many chunks */
+#else
+enum { DIRECT_LARGE = 300000 };
+#endif
+enum { DIRECT_SMALL = 200, DIRECT_LANES = 4 }; /* of a rank */
 
 /* All ranks of a test meet there. */
 extern pthread_barrier_t direct_ready;

@@ -7,6 +7,12 @@
 
 enum { NODES = 2, TYPE_INT32 = 2, SUM_OP = 0 };
 
+#ifdef __SANITIZE_THREAD__
+enum { LARGE = 4 << 20 }; /* of bytes; many chunks */
+#else
+enum { LARGE = 33 << 20 }; /* and several segments */
+#endif
+
 struct node {
 	int rank;
 	void *handles[NODES];
@@ -120,7 +126,7 @@ static void coll_parts(struct node *node, struct memory *memory)
  * freed, and other memory may come to the same addresses. */
 static void coll_registered(struct node *node)
 {
-	static const size_t counts[] = {(33 << 20) / sizeof(int32_t) + 1, 1001};
+	static const size_t counts[] = {LARGE / sizeof(int32_t) + 1, 1001};
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 		struct memory memory;

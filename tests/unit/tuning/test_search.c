@@ -15,7 +15,11 @@
 #include "orchestrator/tuning/search/search.h"
 #include "orchestrator/tuning/search/space.h"
 
-#define SEEDS      11
+#ifdef __SANITIZE_ADDRESS__
+#define SEEDS 1 /* how good a search is, other trees see */
+#else
+#define SEEDS 11
+#endif
 #define TRIALS_MAX 40
 #define WIDTH_MAX  8
 
@@ -256,8 +260,10 @@ static void check_better(
 	together = median_of(study, function, trials, 4);
 	print_message(
 		"%s: random %g, Bayesian %g, four at once %g\n", name, random, alone, together);
-	assert_true(alone < random && alone < near);
-	assert_true(together < random);
+	if (SEEDS > 1) {
+		assert_true(alone < random && alone < near);
+		assert_true(together < random);
+	}
 }
 
 static void finds_branin(void **state)
