@@ -86,6 +86,12 @@ if ! timeout 120 tools/gpu/pack "$scratch/pack" "$SUMMAND_BUILD" >"$scratch/log"
 	exit 77
 fi
 [ "$(du -sm "$scratch/pack" | cut -f 1)" -lt 64 ] || fail "the pack must be below 64 MB"
+ls "$scratch"/pack/openssl_*.orig.tar.* >/dev/null || fail "the pack must have OpenSSL's source"
+# To build OpenSSL takes minutes, and its archives are what a machine without perl takes; SUMMAND_GPU_CHECK_OPENSSL=source
+# builds it all the same, as a machine with perl does.
+if [ "${SUMMAND_GPU_CHECK_OPENSSL:-}" != source ] && [ -e "$scratch/pack/openssl-built" ]; then
+	rm "$scratch"/pack/openssl_*.orig.tar.*
+fi
 
 apart=()
 for way in "unshare -n" "unshare -rn"; do
@@ -108,7 +114,7 @@ for file in bin/summand-reduction-server lib/libnccl-net-summand.so; do
 done
 says 0 "summand-reduction-server" "$scratch/build/bin/summand-reduction-server" --version
 
-# The OpenSSL of the pack is built with little beside TLS 1.3. Between nodes, and with workers that have the machine's:
+# The OpenSSL that is built of the pack has little beside TLS 1.3. Between nodes, and with workers that have the machine's:
 speaks_tls() {
 	local ready server address
 
