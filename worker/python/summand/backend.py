@@ -139,12 +139,62 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
 
 
 class _Copied(_Work):
-    """An operation of gloo's on copies in the host's memory."""
+    """An operation of gloo's on copies in the host's memory, which change nothing before somebody asks for them. Who waits copies
+    back, on the own thread. Whose future is asked for, or who is waited for with a limit, is finished by another one, `beside`:
+    messages have no order that they end in, and one that never comes must keep no thread that nobody has asked for."""
 
-    gloo = None  # its work
+    def __init__(self, gloo, pairs, beside, *arguments):
+        super().__init__(*arguments)
+        self._gloo, self._pairs, self._beside = gloo, pairs, beside
+        self._source = None
+        self._claimed = False  # by a thread, which finishes it
+
+    def _claim(self):
+        with self._lock:
+            first, self._claimed = not self._claimed, True
+        return first
+
+    def _leave_to_another(self):
+        if self._claim():
+            self._beside((self, [self._gloo], self._pairs))
+
+    def is_ripe(self):
+        """Nothing is left to do but to copy back."""
+        gloo = self._gloo
+        return gloo is None or gloo.is_completed()
+
+    def is_completed(self):
+        return self._future.done() or (not self._claimed and self.is_ripe())
+
+    def wait(self, timeout=None):
+        if timeout:
+            self._leave_to_another()
+        elif self._claim():
+            try:
+                self._gloo.wait()
+                for tensor, copy in self._pairs:
+                    tensor.copy_(copy)  # returns when it is done, and follows the current stream
+                rest = self.finished()
+            except Exception as error:
+                rest = self.finished(error)
+            if rest:
+                rest()
+        return super().wait(timeout)
+
+    def get_future(self):
+        self._leave_to_another()
+        return super().get_future()
+
+    def finished(self, error=None):
+        try:
+            self._source = self._gloo._source_rank()
+        except Exception:
+            pass  # it is no message
+        self._gloo, self._pairs = None, []  # and the copies
+        return super().finished(error)
 
     def _source_rank(self):
-        return self.gloo._source_rank()
+        return self._source if self._gloo is None else self._gloo._source_rank()
 
 
 def _finisher(done):
@@ -156,7 +206,8 @@ def _finisher(done):
         try:
             for request in requests:
                 request.wait()
-            with device.beside([tensor for tensor, _ in pairs]):
+            # Modes are a thread's own: memory of inference may be written in that mode only, and no gradient follows a copy.
+            with torch.inference_mode(), device.beside([tensor for tensor, _ in pairs]):
                 for tensor, copy in pairs:
                     if tensor is not copy:
                         tensor.copy_(copy)
@@ -187,6 +238,7 @@ class SummandProcessGroup(dist.ProcessGroup):
         self._limit = timeout.total_seconds()
         self._kept = {}  # works, which torch may still wait for
         self._done = collections.deque()
+        self._unclaimed = collections.deque()  # of gloo's, in the order of their beginning
         self._started = InOrder("summand-torch", _finisher(self._done))
 
     # ---- what torch asks of a backend ----
@@ -350,10 +402,17 @@ class SummandProcessGroup(dist.ProcessGroup):
         return self._copied_back(start(*copies), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
 
     def _copied_back(self, gloo, tensors, pairs):
-        """What gloo has begun. Messages have no order that they end in, so each is waited for on a thread of its own."""
-        work = _Copied(device.future(tensors), [tensor for tensor, _ in pairs] or tensors, self._kept, self._limit)
-        work.gloo = gloo
-        self._started.put_beside((work, [gloo], pairs))
+        """What gloo has begun. Of those that nobody waits for, and that are over, the last KEPT are kept."""
+        work = _Copied(gloo, pairs, self._started.put_beside, device.future(tensors), [tensor for tensor, _ in pairs] or tensors,
+                       self._kept, self._limit)
+        self._unclaimed.append(weakref.ref(work))
+        while len(self._unclaimed) > KEPT:
+            oldest = self._unclaimed[0]()
+            if oldest and not oldest.is_ripe():
+                break
+            self._unclaimed.popleft()
+            if oldest:
+                oldest.release()
         return work
 
     def _start(self, tensors, start, changes=True, result=None):

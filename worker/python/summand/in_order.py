@@ -57,13 +57,13 @@ class _Beside:
 
     def call(self, what):
         with self._ended:
-            self._under_way += 1
             if self._idle:
                 self._idle -= 1
             else:
                 thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                self._threads.add(thread)
                 thread.start()
+                self._threads.add(thread)
+            self._under_way += 1
         self._calls.put(what)
 
     def _run(self):
@@ -71,12 +71,14 @@ class _Beside:
             what = self._calls.get()
             if what is None:
                 return
-            what()
-            what = None  # as below
-            with self._ended:
-                self._under_way -= 1
-                self._idle += 1
-                self._ended.notify_all()
+            try:
+                what()
+            finally:
+                what = None  # as below
+                with self._ended:
+                    self._under_way -= 1
+                    self._idle += 1
+                    self._ended.notify_all()
 
     def end(self, deadline):
         """Waits for all calls, but not for the one that calls it; whether they have ended."""
