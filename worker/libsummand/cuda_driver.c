@@ -84,8 +84,10 @@ CUstreamCaptureMode smd_cuda_relax(void)
 {
 	CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
 
-	smd_cuda.cuThreadExchangeStreamCaptureMode(&mode);
-	return mode;
+	/* A driver that is not initialized does not change it, nor say what it was. */
+	return smd_cuda.cuThreadExchangeStreamCaptureMode(&mode) == CUDA_SUCCESS
+		       ? mode
+		       : CU_STREAM_CAPTURE_MODE_GLOBAL; /* the default */
 }
 
 void smd_cuda_restore(CUstreamCaptureMode mode)

@@ -144,6 +144,9 @@ void smd_measured_rate_applied(struct smd_measured_rate *rate, uint64_t now_ns, 
 void smd_measured_rate_use(
 	struct smd_measured_rate *rate, unsigned nshards, uint64_t now_ns, uint64_t waited_ns)
 {
+	uint64_t next_ns = rate->next_ns;
+
 	rate->nshards = nshards;
 	smd_measured_rate_applied(rate, now_ns, waited_ns);
+	rate->next_ns = next_ns > rate->next_ns ? next_ns : rate->next_ns; /* a pause goes on */
 }

@@ -9,13 +9,22 @@
 #define SKIPPED       2u   /* on trial: streams are being joined, and links have rested */
 #define ENOUGH        6u   /* operations for a verdict, besides */
 #define SLOWER        1.25 /* more than times scatter, and less than a wrong rate costs */
-#define LONGEST_NS    (5 * SMD_SECOND_NS)
+#define LONG_NS       (5 * SMD_SECOND_NS)  /* enough time for a verdict on fewer, if on any, */
+#define LONGEST_NS    (60 * SMD_SECOND_NS) /* and without one */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
 
+/* SMD_RATE_TRIAL_SIZES or more: no size that counts. */
+static unsigned size_of(uint64_t bytes)
+{
+	unsigned log2 = bytes ? 63u - (unsigned)__builtin_clzll(bytes) : 0;
+
+	return log2 < 3 ? SMD_RATE_TRIAL_SIZES : 8 * log2 + (unsigned)(bytes >> (log2 - 3) & 7);
+}
+
 void smd_rate_trial_took(struct smd_rate_trial *trial, uint64_t bytes, uint64_t ns)
 {
-	unsigned size = bytes ? 63u - (unsigned)__builtin_clzll(bytes) : SMD_RATE_TRIAL_SIZES;
+	unsigned size = size_of(bytes);
 	double each;
 
 	if (size >= SMD_RATE_TRIAL_SIZES || (trial->factor != 0 && trial->seen++ < SKIPPED)) {
@@ -49,7 +58,7 @@ static double ratio(const struct smd_rate_trial *trial)
 	double then = 0;
 
 	for (unsigned i = 0; i < SMD_RATE_TRIAL_SIZES; i++) {
-		double weight = (double)(1ull << i);
+		double weight = (double)(1ull << i / 8);
 
 		if (trial->before[i] > 0 && trial->now[i] > 0) {
 			now += trial->now[i] / trial->before[i] * weight;
@@ -64,7 +73,8 @@ enum smd_rate_verdict smd_rate_trial_judge(struct smd_rate_trial *trial, uint64_
 	if (trial->factor == 0) {
 		return SMD_RATE_NONE;
 	}
-	if (trial->seen < SKIPPED + ENOUGH && now_ns - trial->since_ns < LONGEST_NS) {
+	if (trial->seen < SKIPPED + ENOUGH &&
+		now_ns - trial->since_ns < (ratio(trial) > 0 ? LONG_NS : LONGEST_NS)) {
 		return SMD_RATE_OPEN;
 	}
 	if (ratio(trial) > SLOWER) {

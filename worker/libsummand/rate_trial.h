@@ -3,7 +3,7 @@
  * at once, and where messages cost more than bytes, whatever the link carries, operations in small
  * ones take longer. Then the old rates come back, and the next trial is later each time.
  *
- * The fastest operations are compared, of each size: a few say enough of a change by four times or more.
+ * The fastest operations are compared, of each size to an eighth: a few say enough of a change by four times or more.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
  */
@@ -13,7 +13,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SMD_RATE_TRIAL_SIZES 48u /* powers of two of bytes */
+#define SMD_RATE_TRIAL_SIZES (48u * 8u) /* eighths of powers of two of bytes */
 
 struct smd_rate_trial {
 	double before[SMD_RATE_TRIAL_SIZES]; /* ns that a byte of the fastest took; 0: none was seen */

@@ -229,7 +229,8 @@ static bool lane_is_taken_back_later(struct rdma_lane *lane)
 	}
 	lane->pair.ops = &gone_pair;
 	lane_leave_to_maker(lane);
-	lane->making.job = (struct rdma_job){.run = job_take_back, .done = job_on_taken_back};
+	lane->making.job = (struct rdma_job){
+		.run = job_take_back, .done = job_on_taken_back, .urgent = true}; /* it makes room */
 	smd_rdma_maker_give(lane->loop->maker, &lane->making.job);
 	return true;
 }
@@ -412,6 +413,7 @@ void smd_rdma_close(struct smd_lane *outer)
 		lane->rx_taking = false;
 	}
 	if (lane->making.under_way) {
+		lane->making.unwanted = true; /* if it has not been taken up yet */
 		lane_leave_to_maker(lane);
 		return;
 	}

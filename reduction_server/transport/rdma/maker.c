@@ -20,7 +20,8 @@ struct rdma_maker {
 	struct rdma_jobs urgent; /* of those that were given, */
 	struct rdma_jobs given;  /* and the others */
 	struct rdma_jobs run;
-	bool busy; /* with one that is in neither list */
+	bool busy; /* with one that is in neither list, */
+	_Atomic(uint64_t) busy_since_ns; /* since then; else 0 */
 	bool ends;
 };
 
@@ -32,7 +33,8 @@ static struct rdma_job *maker_take(struct rdma_maker *maker)
 
 	if (job) {
 		STAILQ_REMOVE_HEAD(jobs, link);
-		atomic_store(&job->taken_ns, smd_clock_ns());
+		atomic_store(&maker->busy_since_ns, smd_clock_ns());
+		atomic_store(&job->taken_ns, maker->busy_since_ns);
 	}
 	return job;
 }
@@ -57,6 +59,7 @@ static void *maker_main(void *arg)
 		job->run(job);
 		pthread_mutex_lock(&maker->lock);
 		maker->busy = false;
+		atomic_store(&maker->busy_since_ns, 0);
 		STAILQ_INSERT_TAIL(&maker->run, job, link);
 		pthread_cond_broadcast(&maker->changed);
 		smd_wakeup_signal(&maker->wakeup);
@@ -147,6 +150,11 @@ void smd_rdma_maker_give(struct rdma_maker *maker, struct rdma_job *job)
 	STAILQ_INSERT_TAIL(job->urgent ? &maker->urgent : &maker->given, job, link);
 	pthread_cond_broadcast(&maker->changed);
 	pthread_mutex_unlock(&maker->lock);
+}
+
+uint64_t smd_rdma_maker_busy_since(const struct rdma_maker *maker)
+{
+	return atomic_load(&maker->busy_since_ns);
 }
 
 void smd_rdma_maker_finish(struct rdma_maker *maker)

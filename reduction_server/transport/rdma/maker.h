@@ -3,7 +3,7 @@
  * and more for each step of a queue pair, in which the lanes that are at work would stand still.
  *
  * Jobs are run one after the other, in the order in which they are given, urgent ones before the
- * others. There is no thread before the first.
+ * others.
  */
 #ifndef SMD_TRANSPORT_RDMA_MAKER_H
 #define SMD_TRANSPORT_RDMA_MAKER_H
@@ -19,7 +19,7 @@ struct rdma_maker;
 struct rdma_job {
 	void (*run)(struct rdma_job *job);  /* on the maker's thread */
 	void (*done)(struct rdma_job *job); /* afterwards, on the loop's */
-	bool urgent;                        /* somebody waits for it who counts the seconds */
+	bool urgent;                        /* somebody waits for it who counts the seconds, or it makes room */
 	_Atomic(uint64_t) taken_ns; /* when the maker has taken it up; 0: it waits for others */
 	STAILQ_ENTRY(rdma_job) link;
 };
@@ -31,6 +31,8 @@ void smd_rdma_maker_destroy(struct rdma_maker *maker);
 
 /* The job stays until its done(). */
 void smd_rdma_maker_give(struct rdma_maker *maker, struct rdma_job *job);
+/* When it has taken up the job that it is at; 0: none. Any thread. */
+uint64_t smd_rdma_maker_busy_since(const struct rdma_maker *maker);
 /* Waits for all that were given, and calls their done(). */
 void smd_rdma_maker_finish(struct rdma_maker *maker);
 

@@ -106,19 +106,21 @@ static uint64_t lane_patience_ns(const struct rdma_lane *lane)
 }
 
 /* What is with the maker is timed from when the maker has taken it up: others may be before it, and
- * with hundreds of workers are. 0: it has had its time. */
+ * with hundreds of workers are. But where the driver does not come back from one of those, nobody
+ * waits longer for that. 0: it has had its time. */
 static uint64_t lane_time_left(const struct rdma_lane *lane)
 {
 	uint64_t taken_ns = atomic_load(&lane->making.job.taken_ns);
-	uint64_t until_ns = taken_ns + lane_patience_ns(lane);
 	uint64_t now_ns = smd_clock_ns();
+	uint64_t until_ns;
 
 	if (!lane->making.under_way) {
 		return 0;
 	}
 	if (taken_ns == 0) {
-		return lane_patience_ns(lane);
+		taken_ns = smd_rdma_maker_busy_since(lane->loop->maker);
 	}
+	until_ns = (taken_ns ? taken_ns : now_ns) + lane_patience_ns(lane);
 	return until_ns > now_ns ? until_ns - now_ns : 0;
 }
 
@@ -136,7 +138,8 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	if (lane->making.under_way) {
-		snprintf(text, sizeof(text), "the device has made no queue pair within %u s",
+		snprintf(text, sizeof(text), "the device has %s within %u s",
+			lane->making.job.urgent ? "not connected the queue pair" : "made no queue pair",
 			patience_s);
 	} else if (lane->state == RDMA_LANE_OFFERED) {
 		snprintf(text, sizeof(text), "no answer about RDMA within %u s", patience_s);

@@ -172,14 +172,14 @@ static void job_make(struct rdma_job *job)
 {
 	struct rdma_lane *lane = lane_of_job(job);
 
-	lane->making.ret = lane_make(lane, &lane->making.error);
+	lane->making.ret = lane->making.unwanted ? -ECANCELED : lane_make(lane, &lane->making.error);
 }
 
 static void job_join(struct rdma_job *job)
 {
 	struct rdma_lane *lane = lane_of_job(job);
 
-	lane->making.ret = lane_join(lane, &lane->making.error);
+	lane->making.ret = lane->making.unwanted ? -ECANCELED : lane_join(lane, &lane->making.error);
 }
 
 static void lane_on_job(struct rdma_lane *lane)

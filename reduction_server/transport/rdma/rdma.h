@@ -64,11 +64,12 @@ struct rdma_advertisement {
 struct rdma_lane;
 typedef void rdma_made(struct rdma_lane *lane, int ret, const char *text);
 
-/* What of a lane is with the loop's maker: its queue pair is made, or joined to the other end's. */
+/* What of a lane is with the loop's maker: its queue pair is made, joined to the other end's, or taken back. */
 struct rdma_making {
 	struct rdma_job job;
 	bool under_way;
-	int ret; /* 0, or -errno with a text */
+	_Atomic(bool) unwanted; /* the lane was closed: nothing need be made */
+	int ret;                /* 0, or -errno with a text */
 	struct smd_error error;
 	struct ibv_qp *qp; /* that was made */
 	uint8_t port;      /* where */

@@ -99,6 +99,8 @@ static int region_register(struct smd_rdma_region *region, const struct dmabuf *
 				  : -ENOTSUP;
 }
 
+_Static_assert(SMD_RDMA_WRITE + 1 == SMD_REGION_ACCESSES, "the index knows each kind of access");
+
 static int region_create(struct smd_rdma_memory *memory, struct smd_memory_range range,
 	enum smd_rdma_access access, const struct dmabuf *dmabuf, struct smd_rdma_region **out)
 {

@@ -165,6 +165,23 @@ static void rates_that_make_operations_slower_are_taken_back(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Long operations are few, and time alone is no verdict. */
+static void a_trial_waits_for_operations_that_count(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	assert_true(wants_within(&tuning, &now, 4000, 5));
+	smd_tuning_applied(&tuning, now);
+	assert_false(wants_within(&tuning, &now, 7000, 2));
+	assert_true(wants_within(&tuning, &now, 7000, 1));
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	assert_in_range(tuning.weights[0], 10000, 10000);
+	smd_tuning_destroy(&tuning);
+}
+
 /* Where they make none slower they stay. */
 static void rates_that_cost_nothing_stay(void **state)
 {
@@ -236,6 +253,7 @@ int main(void)
 		cmocka_unit_test(operations_of_zeros_say_nothing),
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
+		cmocka_unit_test(a_trial_waits_for_operations_that_count),
 		cmocka_unit_test(rates_that_cost_nothing_stay),
 		cmocka_unit_test(little_pieces_are_put_together),
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),

@@ -382,21 +382,31 @@ static void joining_comes_before_making(void **state)
 
 static void nobody_waits_for_ever(void **state)
 {
+	const struct script_call *create = &script.calls[SCRIPT_pair_create];
 	struct link *link = *state;
 	struct smd_error error = {""};
+	struct later behind;
+	unsigned created;
 
 	slow_begin(SCRIPT_pair_create);
 	assert_int_equal(later_offer(link, &error), 0);
 	RUN_UNTIL(link, is_held(SCRIPT_pair_create));
+	created = create->count;
+	assert_int_equal(offer_one(&behind, link, &error), 0);
 	later.loop->settings.connect_s =
-		0; /* which are over as soon as the maker has taken it up */
+		0; /* which are over as soon as the maker has taken it up, or one before it */
 	event_active(later.half.lane->patience, EV_TIMEOUT, 1);
-	RUN_UNTIL(link, later.end.closed);
+	event_active(behind.half.lane->patience, EV_TIMEOUT, 1);
+	RUN_UNTIL(link, later.end.closed && behind.end.closed);
 	end_assert_closed(&later.end, -ETIMEDOUT, "the device has made no queue pair within 0 s");
+	end_assert_closed(&behind.end, -ETIMEDOUT, "the device has made no queue pair within 0 s");
+	end_close(&behind.end); /* for whom nothing is made any more */
 	slow_end(SCRIPT_pair_create);
 	RUN_UNTIL(link, !later.half.lane->making.under_way);
 	assert_int_equal(later.end.closed, 1);
+	assert_int_equal(create->count, created);
 	later_close(link);
+	free(behind.end.room);
 }
 
 /* ---- calls that fail ---- */

@@ -446,11 +446,15 @@ static void name_the_silent(struct smd_agreement *agreement)
 
 static void preside(struct smd_agreement *agreement, uint64_t deadline_ns)
 {
-	int ms;
+	int ms = 1;
 
-	while (!all_voted(agreement) && !agreement->full && (ms = left_ms(deadline_ns)) > 0) {
+	/* A last time when it is too late: votes may have been in time. */
+	while (!all_voted(agreement) && !agreement->full && ms > 0) {
 		unsigned n = fill_polled(agreement);
-		int ready = poll(agreement->polled, n, ms < GLANCE_MS ? ms : GLANCE_MS);
+		int ready;
+
+		ms = left_ms(deadline_ns);
+		ready = poll(agreement->polled, n, ms < GLANCE_MS ? ms : GLANCE_MS);
 
 		if (ready > 0) {
 			hear(agreement);

@@ -57,6 +57,13 @@ static unsigned seconds_until(uint64_t until_ns)
 	return now < until_ns ? (unsigned)((until_ns - now + SMD_SECOND_NS - 1) / SMD_SECOND_NS) : 0;
 }
 
+static unsigned whole_seconds_until(uint64_t until_ns)
+{
+	uint64_t now = smd_clock_ns();
+
+	return now < until_ns ? (unsigned)((until_ns - now) / SMD_SECOND_NS) : 0;
+}
+
 int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned wanted,
 	unsigned timeout_s, struct smd_error *error)
 {
@@ -91,17 +98,20 @@ int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, u
 
 	for (loops->count = 0; loops->count < count; loops->count++) {
 		unsigned i = loops->count;
-		unsigned left_s = seconds_until(until_ns);
+		unsigned left_s = i ? whole_seconds_until(until_ns) : timeout_s;
 		char name[SMD_AGREEMENT_GROUP_MAX + 4];
 		int ret;
 
+		if (i && left_s == 0) { /* the second vote does not wait for more */
+			return 0;
+		}
 		if (i) {
 			snprintf(name, sizeof(name), "%s/%u", group, i);
 		} else {
 			snprintf(name, sizeof(name), "%s", group);
 		}
 		ret = smd_comm_create_within(smd_shared_context_get_context(loops->each[i].shared),
-			left_s ? left_s : 1, name, (int)nnodes, (int)node, &loops->each[i].comm);
+			left_s, name, (int)nnodes, (int)node, &loops->each[i].comm);
 		if (ret && i) { /* servers may have memory for fewer groups */
 			smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
 				"CollNet: %u loops, and not %u: %s", i, count, smd_error_message());
