@@ -42,8 +42,8 @@ class SlurmServiceTest(ServiceTest):
         return super().serve("--engine=slurm", "--grace=5", f"--secrets={self.dir}/secrets", *flags)
 
     def both(self, script, name="slurm"):
-        """A job that needs both nodes."""
-        pools = [pool(script, "n1-standard-8"), pool(script, "n1-standard-8")]
+        """A job that needs all processors of both nodes: another one must wait."""
+        pools = [pool(script, "n1-standard-16"), pool(script, "n1-standard-16")]
         for one in pools:
             one["containerSpec"]["env"] = [{"name": "PASSWORD", "value": "$(secret:password)"}]
         made = self.ask("POST", JOBS, {"displayName": name, "jobSpec": {"workerPoolSpecs": pools}})
