@@ -53,7 +53,8 @@ class LocalTest(ProgramTest):
         for result in json.loads(done.stdout)["results"]:
             self.assertEqual(len(result["each_us"]), 7)
             self.assertEqual(result["wrong"], 0)
-            self.assertTrue(all(0 < us <= result["time_us"]["max"] + 0.1 for us in result["each_us"]))
+            most = result["time_us"]["max"] * 1.00001 + 0.1  # of six digits
+            self.assertTrue(all(0 < us <= most for us in result["each_us"]), (most, result["each_us"]))
 
     def test_in_place(self):
         for inflight in (1, 3):
