@@ -182,14 +182,16 @@ def _received(job_dir):
 
 
 def _raise_of_rank(folder, job, error):
-    """Raises what ended the job: the exception of the rank that failed first, else the error."""
+    """Raises what ended the job: the exception of the rank that failed first, else the error.
+
+    The runner names the rank that exited first, which may have failed by the other's failure while that one was still ending. One
+    that was killed has told nothing."""
     reports = []
     for path in glob.glob(os.path.join(glob.escape(folder), "error-*.pickle")):
         with open(path, "rb") as file:
             reports.append(pickle.load(file))
     cause = job.failed_rank()
-    reports = [each for each in reports if each["rank"] == cause] if cause is not None else reports
-    if not reports:
+    if not reports or (cause is not None and all(each["rank"] != cause for each in reports)):
         raise error
     report = min(reports, key=lambda each: each["time"])
     exception = None
