@@ -57,11 +57,11 @@ fi
 if [ "$part" = rehearsal ]; then
 	tree=$scratch/tree
 	limit=${SUMMAND_GPU_CHECK_LIMIT:-}
-	parts=(perf-2 lost-server fallbacks)
+	parts=(perf-2 graph lost-server loops fallbacks)
 	mkdir -p "$tree/build/gpu-check"
 	git ls-files -z --cached --others --exclude-standard | tar --null -T - -c | tar -x -C "$tree"
 	if [ -n "$limit" ]; then
-		parts=(device perf-2 churn lost-server f64 fallbacks)
+		parts=(device perf-2 churn graph lost-server f64 loops fallbacks)
 		says 0 "" tools/gpu/pack "$tree/build/gpu-check/pack" "$SUMMAND_BUILD"
 		says 0 "what has run held" "$tree/tools/gpu-check" "--simulated=$(dirname "$simulated")" "--out=$scratch/out" \
 			"--limit=$limit"
