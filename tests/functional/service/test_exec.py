@@ -90,8 +90,8 @@ class Exec(ServiceTest):
                 break
         terminal.type(b"stty size; echo $TERM; test -t 0 -a -t 1 -a -t 2 && echo yes; tty\n")
         terminal.wait_for(rb"33 101\r\nxterm-256color\r\nyes\r\n/dev/pts/\d+\r\ngo> ")
-        terminal.type(b"cat\n")
-        terminal.wait_for(rb"cat\r\n")
+        terminal.type(b"cat\nread\n")
+        terminal.wait_for(rb"read\r\n(.|\n)*read\r\n")  # the terminal's echo, and cat's, which is there then
         terminal.type(b"\x03")
         terminal.wait_for(rb"go> $")
         terminal.type(b"exit 9\n")
