@@ -60,7 +60,6 @@ static int identity_read(struct identity *identity, unsigned nnodes, struct smd_
 	memset(identity, 0, sizeof(*identity));
 	identity->timeout_s = SMD_CONNECT_TIMEOUT_S;
 	snprintf(identity->name, sizeof(identity->name), "?");
-	ret = ret ? ret : smd_loops_wanted(nnodes, &identity->loops, error);
 	if (ret) {
 		return ret;
 	}
@@ -73,7 +72,7 @@ static int identity_read(struct identity *identity, unsigned nnodes, struct smd_
 		append(identity, &used, i ? "," : "", config.servers[i]);
 	}
 	smd_config_free(&config);
-	return 0;
+	return smd_loops_wanted(nnodes, &identity->loops, error);
 }
 
 /* At least a second, for those who ask for very little. */
