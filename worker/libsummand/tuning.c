@@ -226,14 +226,6 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return tuning->factor != 1;
 }
 
-/* Operations take longer by the rates that were found. */
-static bool rates_are_taken_back(struct smd_tuning *tuning)
-{
-	tuning->cause = SMD_TUNING_RATES;
-	tuning->back = true;
-	return true;
-}
-
 /* Of the trials of shards and of chunks one is on at a time, and shards come first. */
 static bool trials_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
@@ -256,14 +248,11 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	enum smd_rate_verdict verdict = smd_rate_trial_judge(&tuning->trial, now_ns);
 
-	tuning->back = false;
-	if (verdict == SMD_RATE_LOST) {
-		return rates_are_taken_back(tuning);
-	}
-	if (verdict == SMD_RATE_OPEN) {
-		return false;
-	}
 	tuning->cause = SMD_TUNING_RATES;
+	tuning->back = verdict == SMD_RATE_LOST;
+	if (tuning->back || verdict == SMD_RATE_OPEN) {
+		return tuning->back;
+	}
 	if (!smd_shard_choice_is_on_trial(&tuning->choice) && rates_want(tuning, now_ns)) {
 		return true;
 	}

@@ -16,7 +16,7 @@
 #define PROCESSORS_EACH 4
 #define UNASKED_MAX     4u
 #define UNASKED_NODES   256u /* of all loops together */
-/* Below, the change of threads costs more than it gains. */
+/* Below, the change of threads is reckoned to cost more than it gains. */
 #define LARGE_BYTES     ((size_t)128 << 10)
 
 static unsigned processors(void)
