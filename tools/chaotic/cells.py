@@ -32,17 +32,17 @@ FAULTS = {
     "reset": "its connections are reset, and new ones too",
     "half-open": "nothing arrives any more, and nobody is told",
     "delay": "for 3 s everything arrives 200 ms late",
-    "loss": "for 3 s packets are lost, where a queue of 20 KB at 20 Mbit/s overflows",
+    "loss": "for 3 s a tenth of its packets are lost, of a runner's or agent's few a third",
     "short": "for 3 s each read gets 1 to 1000 bytes",
 }
 
 CONTINUES = "continues"  # every rank ends with 0 and has all results
-ENDS = "ends"            # every rank that lives ends with 1, and who was lost is named: a rank by every
-                         # other, a server by those that cannot reach it, and these by the others
-EITHER = "either"        # the one or the other
+ENDS = "ends"            # every rank that lives ends with 1, and names the rank or server that was lost
+EITHER = "either"        # with a limit of silence that is longer than the fault all goes on, with a shorter one all ends
 
 GENTLE = {"stop", "delay", "loss", "short"}
 OF_PROCESSES = {"kill", "stop", "term"}  # the others are the network's, which memory that rank and server share does without
+MET = {"reset": "connections reset", "half-open": "pieces held back", "delay": "pieces late", "loss": "packets lost", "short": "short reads"}
 
 
 def transport_of(fault):
@@ -51,8 +51,8 @@ def transport_of(fault):
 
 
 def outcome(process, moment, fault):
-    if process == "servers" and fault == "stop":
-        return EITHER  # they are found silent when they are there again
+    if process == "servers" and fault == "stop" and moment != "connect":
+        return EITHER
     if fault in GENTLE:
         return CONTINUES
     if process in ("leader", "rank", "runner"):
@@ -68,6 +68,8 @@ def outcome(process, moment, fault):
 # Seconds.
 STALL = 0.2           # of a loss: agreement and repair
 SILENT_SERVER = 5.5   # until it is found: the limit of 5 s, which is looked at each twelfth of it
+LONG, SHORT = 10, 2   # the limits that there are where the one or the other happens
+SILENT_SOON = 2.2     # until it is found with the short one
 SILENT_RANK = SILENT_HOST = 16
 CONNECTING = 20       # what ranks are told to wait for whom they cannot reach
 LATE = 3.5            # until a late rank has begun without a server that others have lost
@@ -77,23 +79,29 @@ NO_AGENT = 10         # that a job is told to wait for an agent
 SOFT = {"stop": 5.5, "delay": 2, "loss": 6, "short": 3.5}  # an operation's wait for what ends by itself
 
 
-def bound(process, moment, fault):
+def may_end(cell):
+    """What may happen, one of which is drawn."""
+    return (CONTINUES, ENDS) if outcome(*cell) == EITHER else (outcome(*cell),)
+
+
+def bound(process, moment, fault, expected=None):
     """Within which it happens. Of what continues: until all have joined, if they had not, and how much longer than others any
     operation may take. Of what ends: until all that live have."""
+    expected = expected or outcome(process, moment, fault)
     if process in JOB_PROCESSES:
-        if outcome(process, moment, fault) == CONTINUES:
+        if expected == CONTINUES:
             return SOFT.get(fault, 0) + BEGIN
         if fault == "half-open":  # a host is lost; then its agent does not come, again and again
             return RESTARTS + NO_AGENT + (0 if moment == "connect" else SILENT_HOST + 2 * NO_AGENT)
         return RESTARTS
     losses = 2 if moment in ("recovery", "drain", "return") else 1
-    if outcome(process, moment, fault) == CONTINUES:
+    if expected == CONTINUES:
         late = LATE if moment == "join" and fault not in GENTLE else 0
         return late + SOFT.get(fault, SILENT_SERVER if fault == "half-open" else 0) + losses * STALL
     if moment == "connect":
         return CONNECTING + 1
-    if outcome(process, moment, fault) == EITHER:
-        return SILENT_SERVER + 1
+    if fault == "stop":
+        return SILENT_SOON + 1
     if fault == "half-open":
         return (SILENT_SERVER if process == "servers" else SILENT_RANK) + 1
     return 1
@@ -109,4 +117,4 @@ def name_of(cell):
 
 def words_of(cell):
     """Its place in the table."""
-    return f"{outcome(*cell)} {bound(*cell):g}"
+    return " or ".join(f"{each} {bound(*cell, each):g}" for each in may_end(cell))

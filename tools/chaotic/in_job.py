@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 
-from cells import CONTINUES, outcome
+from cells import CONTINUES
 from proxy import Proxy
 from stage import PATIENCE_S, TURN_S, Broken, Stage, die_with_parent
 
@@ -21,6 +21,7 @@ SERVER = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest
 OPTIONS = ("--quiet", "--grace=5", "--join-timeout=10", "--engine=ssh")
 CHIEF = "workerpool0-0"  # prints what all ranks have found
 OTHER = "workerpool2-0"  # the server that is lost; the last one is drained
+LOST_SHARE = 1 / 3        # of a few packets
 INTERRUPTED = 128 + signal.SIGTERM
 
 
@@ -32,7 +33,7 @@ class Host:
         self.agents = []
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=16)
         self.way = Proxy("127.0.0.1:%d" % self.listener.getsockname()[1])
-        self.way.swallows = stage.swallows
+        self.way.swallows, self.way.lost_share = stage.swallows, LOST_SHARE
         with open(os.path.join(stage.folder, name + ".address"), "w", encoding="ascii") as file:
             file.write(self.way.address)
         os.mkdir(self.run_folder(), 0o700)
@@ -95,7 +96,7 @@ class InJob(Stage):
         held = f"until [ $RANK != 2 -o -e {self.may_come} ]; do sleep 0.05; done; "
         work = f"{os.path.join(self.bin, WORK)} >{self.folder}/results.$RANK"
         # What is silent is found after a while, so that the ranks must not have ended before.
-        work = held + (f"exec {work}" if outcome(*self.cell) == CONTINUES else f"while :; do {work} || exit; done")
+        work = held + (f"exec {work}" if self.expected == CONTINUES else f"while :; do {work} || exit; done")
         pools = [self.pool(1, "local", work), self.pool(2, "local", work), self.pool(3, SERVER)]
         path = os.path.join(self.folder, "spec.json")
         with open(path, "w", encoding="utf-8") as file:
@@ -239,7 +240,7 @@ class InJob(Stage):
     def judge(self):
         begun, end = self.wait_for_job()
         code, text = self.job.returncode, self.said("job")
-        if outcome(*self.cell) == CONTINUES:
+        if self.expected == CONTINUES:
             if code:
                 raise Broken(f"the job must succeed, ended with {code}: {text[-600:]}")
             self.judge_results(begun, end)

@@ -7,8 +7,11 @@ import struct
 import threading
 import time
 
+import loss
+
 RESET = struct.pack("ii", 1, 0)  # SO_LINGER: a close that is a reset
 DELAY_S = 0.2
+LOST_SHARE = 0.1     # of all packets, in both directions
 SHORT = 1000         # bytes at most: half of the pieces have less than 32, so that headers are cut too
 PIECE = 1 << 16
 QUEUED = 256         # pieces under way in one direction; who sends more waits, as in a network
@@ -70,6 +73,7 @@ class Direction:
             except OSError:
                 data = None
             while self.proxy.fault == "half-open" and not self.proxy.swallows:
+                self.proxy.felt += 1
                 time.sleep(DELAY_S)
             self.pieces.put((time.monotonic() + (DELAY_S if self.proxy.fault == "delay" else 0), data))
 
@@ -116,6 +120,7 @@ class Proxy:
         self.aim(address)
         self.fault = None
         self.swallows = True  # half-open: what is sent vanishes; else whoever sends finds a way that is full
+        self.lost_share = LOST_SHARE
         self.felt = 0         # how often something was late, cut to pieces, lost or reset
         self.sockets = []
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=64)
@@ -132,11 +137,34 @@ class Proxy:
         if fault == "reset":
             for each in list(self.sockets):
                 self.reset(each)
+        elif fault == "loss":
+            for each in [self.listener, *self.sockets]:
+                self.lose(each)
 
     def end(self):
+        if self.fault == "loss":
+            for each in [self.listener, *self.sockets]:
+                self.count_lost(each)
+                self.tell(loss.end, each)
         self.fault = None
 
+    @staticmethod
+    def tell(do, *words):
+        """Of a socket that may have been closed meanwhile."""
+        try:
+            return do(*words)
+        except OSError:
+            return 0
+
+    def lose(self, each):
+        self.tell(loss.begin, each, self.lost_share)
+
+    def count_lost(self, each):
+        self.felt += self.tell(loss.lost, each)
+
     def reset(self, each):
+        if self.fault == "loss":
+            self.count_lost(each)
         try:
             each.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
             each.shutdown(socket.SHUT_RD)  # wakes whoever reads from it
@@ -151,6 +179,17 @@ class Proxy:
             for each in ends:
                 self.reset(each)
 
+    def reach(self):
+        far = socket.socket()
+        if self.fault == "loss":
+            self.lose(far)  # `near` has it of the listener
+        try:
+            far.connect(self.target)
+        except OSError:
+            far.close()
+            raise
+        return far
+
     def accept(self):
         while True:
             near, _ = self.listener.accept()
@@ -158,7 +197,7 @@ class Proxy:
                 self.reset(near)
                 continue
             try:
-                far = socket.create_connection(self.target)
+                far = self.reach()
             except OSError:  # the server has ended
                 self.reset(near)
                 continue

@@ -9,7 +9,7 @@ from stage import Broken, enter_network
 
 
 def main(process, moment, fault, seed, build, folder):
-    """Exit code: 0 with how long it took; 1 with what did not hold; 77 where there can be no network."""
+    """Exit code: 0 with how long it took; 1 with what did not hold; 77 where this machine cannot play it."""
     if not enter_network():
         print("a network of its own needs root and ip")
         return 77
@@ -26,4 +26,5 @@ def main(process, moment, fault, seed, build, folder):
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    words = sys.argv[1:]
+    sys.exit(main(*words) if words else 0 if enter_network() else 77)  # without words: whether there can be a network

@@ -13,15 +13,16 @@ import unittest
 SOURCE = os.environ["SUMMAND_SOURCE"]
 sys.dont_write_bytecode = True
 sys.path[:0] = [os.path.join(SOURCE, "tools", "chaotic"), os.path.join(SOURCE, "tests", "functional")]
+import loss  # noqa: E402
 import pressure  # noqa: E402
 import proxy  # noqa: E402
 import stage  # noqa: E402
 
 CARRY = os.path.join(SOURCE, "tools", "chaotic", "carry.py")
 BYTES = bytes(range(256)) * 80
+MANY = 300            # in hundreds of packets, of which some are lost
 PATIENCE_S = 60
 TWO_AT_ONCE = 0.05   # of all reads: one that is still at the end of a piece may get the next one too
-NETWORK = stage.enter_network()
 
 
 def start(work, *words):
@@ -166,18 +167,24 @@ class WayTest(PiecesTest):
                     near.sendall(b"x")
                     self.assertEqual(far.recv(1), b"x")
 
-    @unittest.skipUnless(NETWORK, "a network of its own needs root and ip")
     def test_loss(self):
-        """Packets are lost, and all arrives nevertheless."""
-        play = Victim()
-        self.addCleanup(play.place.cleanup)
-        play.fault = "loss"
-        play.strike()
-        start(lambda: [self.near.sendall(BYTES) for _ in range(20)])
-        self.assertEqual(self.receive(self.far, 20 * len(BYTES))[0], BYTES * 20)
-        self.assertGreater(play.dropped(), 0)
-        play.timers[0].cancel()
-        play.lose("del")
+        """Packets are lost both ways, and all arrives nevertheless; another way loses nothing, nor does this one afterwards."""
+        other = proxy.Proxy("%s:%d" % self.way.target)
+        self.way.begin("loss")
+        ends = [self.connect(), (self.near, self.far)]  # one that begins meanwhile, too
+        for source, sink in [pair for near, far in ends for pair in ((near, far), (far, near))]:
+            start(lambda end=source: [end.sendall(BYTES) for _ in range(MANY)])
+            self.assertEqual(self.receive(sink, MANY * len(BYTES))[0], BYTES * MANY)
+        self.assertTrue(all(map(loss.lost, self.way.sockets)), "in each direction of each")
+        self.way.end()
+        felt = self.way.felt
+        self.assertGreater(felt, 3)
+        self.way, way = other, self.way
+        near, far = self.connect()
+        for source, sink in ((near, far), (self.near, self.far)):
+            source.sendall(BYTES)
+            self.assertEqual(self.receive(sink, len(BYTES))[0], BYTES)
+        self.assertEqual((sum(map(loss.lost, other.sockets)), sum(map(loss.lost, way.sockets))), (0, felt))
 
 
 class CarryTest(PiecesTest):
