@@ -42,7 +42,8 @@ EITHER = "either"        # with a limit of silence that is longer than the fault
 
 GENTLE = {"stop", "delay", "loss", "short"}
 OF_PROCESSES = {"kill", "stop", "term"}  # the others are the network's, which memory that rank and server share does without
-MET = {"reset": "connections reset", "half-open": "pieces held back", "delay": "pieces late", "loss": "packets lost", "short": "short reads"}
+MET = {"reset": "connections reset", "half-open": "pieces held back", "delay": "pieces late", "loss": "packets lost",
+       "short": "short reads"}
 
 
 def transport_of(fault):
