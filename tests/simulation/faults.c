@@ -243,7 +243,7 @@ static bool is_about(const struct smd_comm *comm, enum change change)
 	case CHANGE_RETURN:
 		return candidate && comm->now->dead & ~candidate->dead;
 	case CHANGE_DRAIN:
-		return candidate && smd_drain_is(candidate);
+		return candidate && comm->agreement.soon;
 	default:
 		return true;
 	}

@@ -369,6 +369,7 @@ void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
 		draws[kind](plan, seed);
 	}
 	plan->spares = plan->shards > 1 && seed % 7 == 3; /* not drawn: others stay as they were */
+	plan->leaves_out = seed % 13 == 5;
 }
 
 /* ---- in words ---- */
@@ -449,11 +450,12 @@ void plan_print(const struct plan *plan, FILE *out)
 	fprintf(out,
 		"seed %llu: %d ranks, %u servers of %u shards, chunks of %u bytes, window %u, "
 		"frames up to %u ms late, "
-		"silence of %u ms, %u communicators, other tables at one operation in %u%s%s, "
+		"silence of %u ms, %u communicators, other tables at one operation in %u%s%s%s, "
 		"servers of %zu KiB, one candidate in %u refused\n",
 		(unsigned long long)plan->seed, plan->nranks, plan->nservers, plan->shards,
 		plan->chunk_bytes, plan->window, plan->delay_ms, plan->heartbeat_ms, plan->ncomms,
 		plan->changes, plan->spares ? " that spare shards" : "",
+		plan->leaves_out ? " that leave servers out" : "",
 		plan->aftermath ? ", with an aftermath" : "", plan->memory_bytes >> 10,
 		plan->refusals);
 	if (plan->segment_bytes) {

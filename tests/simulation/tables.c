@@ -7,6 +7,22 @@
 bool __real_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
 bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
 
+/* Any of them but one. */
+static void leave_servers_out(struct smd_tuning *tuning)
+{
+	unsigned stays = tuning->shards[virtual_draw(tuning->nshards)].server;
+	uint64_t without = virtual_draw(1ull << (SERVERS_MAX + ADDED_MAX)) &
+			   tuning->servers.may_leave & ~(1ull << stays);
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		if (without >> tuning->shards[s].server & 1) {
+			tuning->weights[s] = 0;
+		}
+	}
+	tuning->cause = SMD_TUNING_SERVERS;
+	tuning->servers.wanted = without;
+}
+
 /* What rank 0 has measured, or what is drawn instead. */
 bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
@@ -32,6 +48,9 @@ bool __wrap_smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 			tuning->shards[s].server == tuning->shards[s - 1].server) {
 			tuning->weights[s] = 0;
 		}
+	}
+	if (world.plan.leaves_out) {
+		leave_servers_out(tuning);
 	}
 	return true;
 }

@@ -111,6 +111,7 @@ void smd_balance_forget(struct smd_balance *balance)
 struct finish {
 	double mean;
 	double last;
+	unsigned last_one;
 	double surely_last; /* with as much luck as its slices scatter, */
 	unsigned late;      /* and which one that is */
 	double surely_first;
@@ -131,7 +132,10 @@ static struct finish finish_of(const struct smd_balance *balance, bool wanted)
 		double time = share * cost_of(shard);
 
 		finish.mean += time / balance->nshards;
-		finish.last = fmax(finish.last, time);
+		if (time > finish.last) {
+			finish.last = time;
+			finish.last_one = s;
+		}
 		if (share * least_cost_of(shard) > finish.surely_last) {
 			finish.surely_last = share * least_cost_of(shard);
 			finish.late = s;
@@ -142,6 +146,16 @@ static struct finish finish_of(const struct smd_balance *balance, bool wanted)
 		}
 	}
 	return finish;
+}
+
+bool smd_balance_is_stuck(struct smd_balance *balance, unsigned *shard, double *last)
+{
+	bool stuck = balance->stuck_last > 0;
+
+	*shard = balance->stuck;
+	*last = balance->stuck_last;
+	balance->stuck_last = 0;
+	return stuck;
 }
 
 static void forget_verdicts(struct smd_balance *balance)
@@ -172,8 +186,10 @@ static void plan_step(struct smd_balance *balance, double mean)
 	}
 }
 
-static void take_back(struct smd_balance *balance)
+static void take_back(struct smd_balance *balance, const struct finish *now)
 {
+	balance->stuck = now->last_one;
+	balance->stuck_last = now->last / now->mean;
 	for (unsigned s = 0; s < balance->nshards; s++) {
 		balance->shards[s].wanted = balance->shards[s].before;
 	}
@@ -229,7 +245,7 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 	}
 	now = finish_of(balance, false);
 	if (has_failed(balance, &now)) {
-		take_back(balance);
+		take_back(balance, &now);
 		return true;
 	}
 	if (balance->on_trial) {
@@ -254,6 +270,7 @@ void smd_balance_use(struct smd_balance *balance, const uint32_t *weights, unsig
 	}
 	balance->nshards = nshards;
 	balance->on_trial = false;
+	balance->stuck_last = 0;
 	forget_verdicts(balance);
 	smd_balance_forget(balance);
 }

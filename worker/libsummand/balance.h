@@ -42,6 +42,8 @@ struct smd_balance {
 	bool on_trial;                     /* the last step: */
 	double cost;                       /* ns that a byte took before it, */
 	double promised;                   /* and the part of that which it should save */
+	unsigned stuck;                    /* of the last step that was taken back: who was late, */
+	double stuck_last;                 /* what it took for its share to the mean; 0: none was */
 };
 
 /* The declared weights. 0 or -ENOMEM. */
@@ -51,6 +53,10 @@ void smd_balance_destroy(struct smd_balance *balance);
 
 /* So many bytes of results came from the shard in `ns`, in which it always had something to do. */
 void smd_balance_slice(struct smd_balance *balance, unsigned shard, uint64_t bytes, uint64_t ns);
+
+/* Whether less weight has not helped a shard that is late, since this was last asked: which one, and
+ * what it takes for its share to the mean of all. */
+bool smd_balance_is_stuck(struct smd_balance *balance, unsigned *shard, double *last);
 
 /* Whether other weights would be better: shards[].wanted. */
 bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns);

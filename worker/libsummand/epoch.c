@@ -103,11 +103,31 @@ static int epoch_make(struct smd_comm *comm, struct smd_epoch *epoch)
 	return 0;
 }
 
+uint32_t smd_epoch_declared_weight(const struct smd_epoch *epoch, const struct smd_remote *remote)
+{
+	const struct smd_context *context = epoch->comm->context;
+	uint64_t serving = smd_epoch_serving(epoch);
+	uint64_t present = 0;
+	uint64_t declared = 0;
+	uint64_t weight;
+
+	for (unsigned s = 0; s < epoch->nremotes; s++) {
+		if (serving >> epoch->flows[s].target & 1) {
+			present += epoch->weights[s];
+			declared += context->remotes.each[s]->welcome.weight;
+		}
+	}
+	weight = (uint64_t)((double)remote->welcome.weight * (double)present /
+			    (double)(declared ? declared : 1));
+	return weight < 1 ? 1 : weight > INT32_MAX ? INT32_MAX : (uint32_t)weight;
+}
+
 /* Which of those that are there have a share: all, if none has a weight, because those that are
- * being drained must go on where no other one is left. */
+ * being drained, or were left out, must go on where no other one is left. */
 static void epoch_choose(struct smd_epoch *epoch, const uint32_t *weights)
 {
-	unsigned n = smd_epoch_list_there(epoch->comm, epoch->dead, epoch->remotes);
+	const struct smd_comm *comm = epoch->comm;
+	unsigned n = smd_epoch_list_there(comm, epoch->dead, epoch->remotes);
 	bool none = true;
 
 	for (unsigned k = 0; k < n; k++) {
@@ -121,7 +141,10 @@ static void epoch_choose(struct smd_epoch *epoch, const uint32_t *weights)
 		unsigned i = epoch->remotes[k];
 		struct smd_flow *flow = &epoch->flows[i];
 
-		epoch->weights[i] = none ? 1 : epoch->weights[i];
+		if (none) {
+			epoch->weights[i] = smd_epoch_declared_weight(
+				comm->now, comm->context->remotes.each[i]);
+		}
 		if (epoch->weights[i]) {
 			flow->serves = true;
 			flow->place = epoch->nserving;

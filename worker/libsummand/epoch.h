@@ -30,6 +30,7 @@ struct smd_epoch_table {
 	const uint32_t *weights; /* of the other shards, in the order of the deal, 0: nothing is
 				    dealt to it any more; NULL: those of the last epoch */
 	int scale;
+	bool soon; /* a server is to leave: it does not wait for an operation that may never come */
 };
 
 /* The remotes of all targets but those, in the order of the deal, on the owner; how many. All ranks
@@ -38,6 +39,10 @@ unsigned smd_epoch_list_there(const struct smd_comm *comm, uint64_t dead, unsign
 
 /* The targets of which some shard has a share. */
 uint64_t smd_epoch_serving(const struct smd_epoch *epoch);
+
+/* What a shard is worth in a table beside those that serve in `epoch`, by what all of them have
+ * declared, whether servers serve by one shard or by all. All ranks have the same. */
+uint32_t smd_epoch_declared_weight(const struct smd_epoch *epoch, const struct smd_remote *remote);
 
 /* Of that remote; NULL: it was not there when the epoch was made. */
 static inline struct smd_flow *smd_epoch_flow(

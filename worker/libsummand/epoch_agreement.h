@@ -24,6 +24,7 @@ struct smd_epoch_agreement {
 	uint64_t closed;   /* targets that this process has closed its lanes to */
 	bool sealed;       /* so no operation begins, */
 	bool ahead;        /* or because rank 0 has asked for it, with all servers there, */
+	bool soon;         /* the candidate begins with the next operation (epoch_message.h) */
 	bool waits;        /* or will promise that when it needs no server that is to leave, */
 	uint64_t promised; /* from this one on */
 	uint64_t asks;     /* candidates that rank 0 has asked all to join */

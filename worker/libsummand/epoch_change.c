@@ -69,7 +69,7 @@ int smd_epoch_change_take_ahead(
 	struct smd_comm *comm, const struct smd_epoch_message *asked, struct smd_error *error)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
-	const struct smd_epoch_table table = {asked->dead, asked->weights, asked->scale};
+	const struct smd_epoch_table table = {asked->dead, asked->weights, asked->scale, asked->soon};
 
 	if (asked->first <= agreement->asks) {
 		return 0;
@@ -84,6 +84,7 @@ int smd_epoch_change_take_ahead(
 			"ones",
 			smd_epoch_list_there(comm, asked->dead, NULL), asked->nweights);
 	}
+	agreement->soon = table.soon;
 	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
 		comm->stand(comm, asked->id, &table)) {
 		say_no(comm, asked->id);
@@ -107,14 +108,13 @@ void smd_epoch_change_take_cancel(struct smd_comm *comm, const struct smd_epoch_
 	comm->leave_before(comm, message->oldest < oldest ? message->oldest : oldest);
 }
 
-/* One operation ahead, so that the record is there when it is due; but a server that is to leave
- * does not wait for an operation that may never come. */
+/* One operation ahead, so that the record is there when it is due, if that may be. */
 static struct smd_promise promise(struct smd_comm *comm)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 
 	agreement->ahead = true;
-	agreement->promised = comm->next_operation + !smd_drain_is(comm->candidate);
+	agreement->promised = comm->next_operation + !agreement->soon;
 	return (struct smd_promise){true, agreement->promised + 1, smd_epochs_oldest(comm)};
 }
 
@@ -200,6 +200,7 @@ bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table 
 		.dead = table->dead,
 		.first = agreement->asks + 1,
 		.scale = (int8_t)table->scale,
+		.soon = table->soon,
 		.nweights = (uint16_t)nweights,
 	};
 
@@ -212,6 +213,7 @@ bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table 
 		agreement->promises[r].said = false;
 	}
 	agreement->asks++;
+	agreement->soon = table->soon;
 	agreement->changes = true;
 	if (comm->stand(comm, message.id, table)) {
 		agreement->changes = false;
@@ -261,7 +263,7 @@ static void conclude(struct smd_comm *comm)
 	if (comm->now->dead & ~comm->candidate->dead) {
 		smd_reach_wait(comm);
 	}
-	if (smd_drain_is(comm->candidate)) {
+	if (agreement->soon) {
 		smd_drain_wait(comm);
 	}
 	comm->drop(comm);

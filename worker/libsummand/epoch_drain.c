@@ -14,29 +14,49 @@ static bool is_of(uint64_t targets, const struct smd_flow *flow)
 	return targets >> flow->target & 1;
 }
 
-/* The table without `dead`, that deals nothing to `drains`. */
+/* The table without `dead`, that deals nothing to `drains`, and to servers that operations were
+ * faster without (server_choice.h) only where no other one stays. */
 static void ask_for(struct smd_comm *comm, uint64_t dead, uint64_t drains)
 {
 	const struct smd_epoch *now = comm->now;
-	struct smd_epoch_table table = {.dead = dead, .scale = now->scale};
+	struct smd_epoch_table table = {.dead = dead, .scale = now->scale, .soon = true};
 	unsigned n = smd_epoch_list_there(comm, dead, NULL);
 	unsigned *remotes = calloc(n, sizeof(*remotes));
 	uint32_t *weights = calloc(n, sizeof(*weights));
 
+	bool none = (smd_epoch_serving(now) & ~drains) == 0;
+
 	if (remotes && weights) {
 		smd_epoch_list_there(comm, dead, remotes);
 		for (unsigned k = 0; k < n; k++) {
-			const struct smd_flow *flow =
-				smd_epoch_flow(now, comm->context->remotes.each[remotes[k]]);
-			bool serves = flow && flow->serves && !is_of(drains, flow);
+			struct smd_remote *remote = comm->context->remotes.each[remotes[k]];
+			const struct smd_flow *flow = smd_epoch_flow(now, remote);
 
-			weights[k] = serves ? now->weights[remotes[k]] : 0;
+			if (!flow || is_of(drains, flow)) {
+				weights[k] = 0;
+			} else if (none) {
+				weights[k] = smd_epoch_declared_weight(now, remote);
+			} else {
+				weights[k] = flow->serves ? now->weights[remotes[k]] : 0;
+			}
 		}
 		table.weights = weights;
 		(void)comm->change(comm, &table);
 	}
 	free(remotes);
 	free(weights);
+}
+
+/* Those that nothing is dealt to are among them. */
+static uint64_t servers_there(const struct smd_comm *comm)
+{
+	const struct smd_epoch *now = comm->now;
+	uint64_t there = 0;
+
+	for (unsigned i = 0; i < now->nremotes; i++) {
+		there |= 1ull << now->flows[i].target;
+	}
+	return there & ~now->dead;
 }
 
 void smd_drain_consider(struct smd_comm *comm)
@@ -48,7 +68,7 @@ void smd_drain_consider(struct smd_comm *comm)
 		return;
 	}
 	serving = smd_epoch_serving(comm->now);
-	if ((serving & ~drains) == 0) {
+	if ((servers_there(comm) & ~drains) == 0) {
 		return; /* they serve until others are there, or their time is over */
 	}
 	if (serving & drains) {
@@ -61,14 +81,6 @@ void smd_drain_consider(struct smd_comm *comm)
 void smd_drain_wait(struct smd_comm *comm)
 {
 	comm->agreement.drain_ns = smd_clock_ns() + RETRY_NS;
-}
-
-bool smd_drain_is(const struct smd_epoch *candidate)
-{
-	const struct smd_epoch *now = candidate->comm->now;
-
-	return (smd_epoch_serving(now) & ~smd_epoch_serving(candidate)) ||
-	       (candidate->dead & ~now->dead);
 }
 
 /* Of one epoch, which is not the last one. */

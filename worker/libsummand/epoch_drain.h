@@ -10,7 +10,6 @@
 #include <stdint.h>
 
 struct smd_comm;
-struct smd_epoch;
 
 /* Rank 0: asks for the table that is due, where a server is being drained, if it can have it now.
  */
@@ -18,10 +17,6 @@ void smd_drain_consider(struct smd_comm *comm);
 
 /* Rank 0: such a table was refused, so it is not asked for again at once. */
 void smd_drain_wait(struct smd_comm *comm);
-
-/* Whether the candidate deals nothing to some server that the table deals to, or is without one
- * that it has. */
-bool smd_drain_is(const struct smd_epoch *candidate);
 
 /* Whether this rank still has to send something to these, or to hear of something. */
 bool smd_drain_needs(const struct smd_comm *comm, uint64_t targets);

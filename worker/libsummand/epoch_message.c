@@ -29,6 +29,7 @@ size_t smd_epoch_message_encode(const struct smd_epoch_message *message, unsigne
 	smd_writer_put(&writer, message->first, 8);
 	smd_writer_put(&writer, message->oldest, 4);
 	smd_writer_put(&writer, (uint8_t)message->scale, 1);
+	smd_writer_put(&writer, message->soon, 1);
 	smd_writer_put(&writer, message->nstreams, 2);
 	smd_writer_put(&writer, message->nweights, 2);
 	smd_writer_put(&writer, begin, 2);
@@ -73,6 +74,7 @@ int smd_epoch_message_decode(const uint8_t *payload, size_t length, struct smd_e
 	out->first = smd_reader_get(&reader, 8);
 	out->oldest = (uint32_t)smd_reader_get(&reader, 4);
 	out->scale = (int8_t)smd_reader_get(&reader, 1);
+	out->soon = smd_reader_get(&reader, 1) != 0;
 	out->nstreams = (uint16_t)smd_reader_get(&reader, 2);
 	out->nweights = (uint16_t)smd_reader_get(&reader, 2);
 	out->begin = (uint16_t)smd_reader_get(&reader, 2);

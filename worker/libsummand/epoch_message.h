@@ -5,6 +5,7 @@
 #ifndef SMD_LIBSUMMAND_EPOCH_MESSAGE_H
 #define SMD_LIBSUMMAND_EPOCH_MESSAGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -36,6 +37,7 @@ struct smd_epoch_message {
 	uint32_t oldest; /* PROMISED, RECORD, CANCEL: no earlier epoch than this one is needed, but
 			    the first */
 	int8_t scale;    /* AHEAD: of chunks */
+	bool soon;       /* AHEAD: from the next operation on, not from the next but one */
 	uint16_t nstreams;
 	uint16_t nweights;
 	uint64_t streams[SMD_STREAMS_MAX]; /* RECORD: L; SEALED: done; REACHES: the servers' ids */

@@ -118,28 +118,15 @@ static uint64_t find_common(const struct smd_comm *comm)
 	return own.targets;
 }
 
-/* Those that are there keep theirs; others get what they declare, as servers that serve would count
- * by now, whether that is by one of their shards or by all. */
+/* Those that are there keep theirs; others get what they declare. */
 static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 {
 	const struct smd_epoch *now = comm->now;
-	uint64_t serving = smd_epoch_serving(now);
-	uint64_t present = 0;
-	uint64_t declared = 0;
-	uint64_t weight;
 
 	if (i < now->nremotes && !(now->dead >> now->flows[i].target & 1)) {
 		return now->weights[i]; /* none, of one that is being drained, or spared */
 	}
-	for (unsigned s = 0; s < now->nremotes; s++) {
-		if (serving >> now->flows[s].target & 1) {
-			present += now->weights[s];
-			declared += comm->context->remotes.each[s]->welcome.weight;
-		}
-	}
-	weight = (uint64_t)((double)comm->context->remotes.each[i]->welcome.weight *
-			    (double)present / (double)(declared ? declared : 1));
-	return weight < 1 ? 1 : weight > INT32_MAX ? INT32_MAX : (uint32_t)weight;
+	return smd_epoch_declared_weight(now, comm->context->remotes.each[i]);
 }
 
 static void take_in(struct smd_comm *comm, uint64_t targets)

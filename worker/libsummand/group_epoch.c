@@ -70,6 +70,16 @@ void smd_group_stop_tuning(struct smd_comm *comm)
 	}
 }
 
+/* What ranks agree on goes through streams of the first epoch, which stay when nothing is dealt to a
+ * server any more, and through later ones, which do not. */
+static bool comm_is_carried_by(const struct smd_comm *comm, unsigned i)
+{
+	const struct smd_epoch *first = &comm->base;
+
+	return i < first->nremotes && comm->context->remotes.each[i]->shard == 0 &&
+	       first->flows[i].joined && !first->flows[i].over && !first->flows[i].dead;
+}
+
 /* What is dealt to the shards that are there, and whose they are. NULL: no memory. */
 static struct smd_tuning_shard *comm_list_shards(const struct smd_comm *comm, unsigned *n)
 {
@@ -87,8 +97,9 @@ static struct smd_tuning_shard *comm_list_shards(const struct smd_comm *comm, un
 	}
 	smd_epoch_list_there(comm, now->dead, remotes);
 	for (unsigned i = 0; i < *n; i++) {
-		shards[i] = (struct smd_tuning_shard){
-			now->flows[remotes[i]].target, now->weights[remotes[i]]};
+		shards[i] = (struct smd_tuning_shard){.server = now->flows[remotes[i]].target,
+			.weight = now->weights[remotes[i]],
+			.may_leave = comm_is_carried_by(comm, remotes[i])};
 	}
 	free(remotes);
 	return shards;
@@ -294,9 +305,9 @@ static struct smd_epoch *comm_take_repair(
 void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *record)
 {
 	bool changes = comm->candidate && comm->candidate->id == record->id;
-	bool drains = changes && smd_drain_is(comm->candidate);
 	uint64_t back = comm->now->dead & ~record->dead;
 	uint64_t leavers = record->dead & ~comm->now->dead;
+	bool drains = changes && comm->agreement.soon;
 	char table[SMD_EPOCH_TEXT_MAX];
 	const struct smd_epoch *epoch =
 		changes ? comm_take_candidate(comm, record) : comm_take_repair(comm, record);

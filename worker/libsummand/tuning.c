@@ -1,7 +1,8 @@
-/* Feeds what rank 0 sees to rate, balance, choice and search, and lets one of them have its way. */
+/* Feeds what rank 0 sees to rate, balance, choices and search, and lets one of them have its way. */
 #include "worker/libsummand/tuning.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,23 +14,31 @@
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
 #define DELAY_MOST_S 60u
+#define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
-/* Which servers have several shards there, and which of these use one alone. */
-static void find_servers(const struct smd_tuning *tuning, uint64_t *several, uint64_t *single)
+/* Which servers have several shards there, which of these use one alone, and which ones have none in
+ * use: these will have one at first. */
+static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	unsigned there[SMD_SERVERS_MAX] = {0};
 	unsigned used[SMD_SERVERS_MAX] = {0};
+	uint64_t several = 0;
+	uint64_t single = 0;
+	uint64_t without = 0;
+	uint64_t may_leave = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
-		there[tuning->shards[s].server]++;
+		tuning->parts[s] = there[tuning->shards[s].server]++ ? 0 : PART_UNKNOWN;
 		used[tuning->shards[s].server] += tuning->shards[s].weight != 0;
+		may_leave |= (uint64_t)tuning->shards[s].may_leave << tuning->shards[s].server;
 	}
-	*several = 0;
-	*single = 0;
 	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
-		*several |= (uint64_t)(there[t] > 1 && used[t] > 0) << t;
-		*single |= (uint64_t)(there[t] > 1 && used[t] == 1) << t;
+		several |= (uint64_t)(there[t] > 1) << t;
+		single |= (uint64_t)(there[t] > 1 && used[t] <= 1) << t;
+		without |= (uint64_t)(there[t] > 0 && used[t] == 0) << t;
 	}
+	smd_shard_choice_begin(&tuning->choice, several, single, now_ns);
+	smd_server_choice_begin(&tuning->servers, may_leave, without, now_ns);
 }
 
 /* Those that have a weight have the places. */
@@ -50,19 +59,18 @@ static void take_places(struct smd_tuning *tuning, uint64_t now_ns)
 int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 	const struct smd_tuning_shard *shards, unsigned nshards, int scale, uint64_t now_ns)
 {
-	uint64_t several;
-	uint64_t single;
-
 	*tuning = (struct smd_tuning){
 		.nshards = nshards,
 		.shards = calloc(nshards, sizeof(*tuning->shards)),
 		.before = calloc(nshards, sizeof(*tuning->before)),
+		.parts = calloc(nshards, sizeof(*tuning->parts)),
 		.weights = calloc(nshards, sizeof(*tuning->weights)),
 		.rests = calloc(nshards, sizeof(*tuning->rests)),
 		.tables = SMD_TUNING_TABLES_MOST,
 		.tables_ns = now_ns,
 	};
-	if (!tuning->shards || !tuning->before || !tuning->weights || !tuning->rests ||
+	if (!tuning->shards || !tuning->before || !tuning->parts || !tuning->weights ||
+		!tuning->rests ||
 		smd_measured_rate_create(
 			&tuning->rate, nranks, nshards, now_ns, smd_pressure_waited_ns()) ||
 		smd_balance_create(&tuning->balance, tuning->weights, nshards, now_ns)) {
@@ -72,8 +80,7 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 	memcpy(tuning->shards, shards, nshards * sizeof(*shards));
 	take_places(tuning, now_ns);
 	tuning->rate.next_ns = now_ns;
-	find_servers(tuning, &several, &single);
-	smd_shard_choice_begin(&tuning->choice, several, single, now_ns);
+	begin_choices(tuning, now_ns);
 	smd_chunk_search_begin(&tuning->search, scale, now_ns);
 	tuning->looked_ns = now_ns;
 	tuning->waited_ns = smd_pressure_waited_ns();
@@ -84,6 +91,7 @@ void smd_tuning_destroy(struct smd_tuning *tuning)
 {
 	free(tuning->shards);
 	free(tuning->before);
+	free(tuning->parts);
 	free(tuning->weights);
 	free(tuning->rests);
 	smd_measured_rate_destroy(&tuning->rate);
@@ -124,6 +132,7 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
 		tuning->fresh |= tuning->trial.factor != 0;
 		tuning->fresh |= smd_chunk_search_took(&tuning->search, tuning->bytes, ns);
 		tuning->fresh |= smd_shard_choice_took(&tuning->choice, tuning->bytes, ns);
+		tuning->fresh |= smd_server_choice_took(&tuning->servers, tuning->bytes, ns);
 	}
 }
 
@@ -243,6 +252,47 @@ static bool trials_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return search_wants(tuning, now_ns);
 }
 
+/* Whose shard has that place. */
+static unsigned server_at(const struct smd_tuning *tuning, unsigned place)
+{
+	unsigned s = 0;
+
+	while (!tuning->shards[s].weight || place--) {
+		s++;
+	}
+	return tuning->shards[s].server;
+}
+
+static uint64_t list_servers(const struct smd_tuning *tuning)
+{
+	uint64_t servers = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		servers |= 1ull << tuning->shards[s].server;
+	}
+	return servers;
+}
+
+/* No other trial goes on beside one of servers. */
+static bool servers_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	return !smd_shard_choice_is_on_trial(&tuning->choice) &&
+	       !smd_chunk_search_is_on_trial(&tuning->search) &&
+	       smd_server_choice_want(&tuning->servers, list_servers(tuning), now_ns);
+}
+
+static bool weights_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	bool wants = smd_balance_want(&tuning->balance, now_ns);
+	unsigned place;
+	double last;
+
+	if (smd_balance_is_stuck(&tuning->balance, &place, &last)) {
+		smd_server_choice_saw(&tuning->servers, server_at(tuning, place), last, now_ns);
+	}
+	return wants;
+}
+
 /* What is wanted first: chunks are cut by rates, so these come before all else. */
 static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 {
@@ -253,11 +303,16 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 	if (tuning->back || verdict == SMD_RATE_OPEN) {
 		return tuning->back;
 	}
-	if (!smd_shard_choice_is_on_trial(&tuning->choice) && rates_want(tuning, now_ns)) {
+	if (!smd_shard_choice_is_on_trial(&tuning->choice) &&
+		!smd_server_choice_is_on_trial(&tuning->servers) && rates_want(tuning, now_ns)) {
 		return true;
 	}
+	tuning->cause = SMD_TUNING_SERVERS;
+	if (servers_want(tuning, now_ns) || smd_server_choice_is_on_trial(&tuning->servers)) {
+		return tuning->servers.wanted != tuning->servers.without;
+	}
 	tuning->cause = SMD_TUNING_WEIGHTS;
-	return smd_balance_want(&tuning->balance, now_ns) || trials_want(tuning, now_ns);
+	return weights_want(tuning, now_ns) || trials_want(tuning, now_ns);
 }
 
 static uint32_t weight_at(const struct smd_tuning *tuning, unsigned place)
@@ -274,32 +329,58 @@ static uint32_t weight_at(const struct smd_tuning *tuning, unsigned place)
 	}
 }
 
-/* The server's weight goes to its first shard, or is divided among all of them. */
-static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard)
+static double mean_of_others(const struct smd_tuning *tuning, unsigned server)
+{
+	double sum = 0;
+	unsigned n = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		if (tuning->shards[s].server != server && tuning->shards[s].weight) {
+			sum += tuning->shards[s].weight;
+			n++;
+		}
+	}
+	return n ? sum / n : 1;
+}
+
+/* What its server has, or had when it was left out, goes to its first shard, or is divided among all
+ * of them. */
+static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, bool returns)
 {
 	unsigned server = tuning->shards[shard].server;
-	uint64_t sum = 0;
+	double part = mean_of_others(tuning, server) *
+		      smd_server_choice_part(&tuning->servers, server);
+	double sum = 0;
 	unsigned before = 0;
 	unsigned n = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		if (tuning->shards[s].server == server) {
-			sum += tuning->shards[s].weight;
+			sum += returns ? tuning->parts[s] * part : tuning->shards[s].weight;
 			before += s < shard;
 			n++;
 		}
 	}
 	if (tuning->choice.wanted >> server & 1) {
-		return before ? 0 : (uint32_t)(sum < INT32_MAX ? sum : INT32_MAX);
+		sum = before ? 0 : fmin(fmax(sum, 1), INT32_MAX);
+		return (uint32_t)sum;
 	}
-	return (uint32_t)(sum < n ? 1 : sum / n);
+	return (uint32_t)fmin(fmax(sum / n, 1), INT32_MAX);
 }
 
 /* Whose shards are not the same as before. */
 static bool changes_shards(const struct smd_tuning *tuning, unsigned server)
 {
 	return tuning->cause == SMD_TUNING_SHARDS &&
-	       ((tuning->choice.wanted ^ tuning->choice.single) >> server & 1);
+	       ((tuning->choice.wanted ^ tuning->choice.single) >> server & 1) &&
+	       !(tuning->servers.without >> server & 1);
+}
+
+/* Which is there, or is not, from then on. */
+static bool changes_server(const struct smd_tuning *tuning, unsigned server)
+{
+	return tuning->cause == SMD_TUNING_SERVERS &&
+	       ((tuning->servers.wanted ^ tuning->servers.without) >> server & 1);
 }
 
 static void make_table(struct smd_tuning *tuning)
@@ -311,8 +392,10 @@ static void make_table(struct smd_tuning *tuning)
 
 		if (tuning->back) {
 			tuning->weights[s] = tuning->before[s];
+		} else if (changes_server(tuning, one->server)) {
+			tuning->weights[s] = one->weight ? 0 : choose_weight(tuning, s, true);
 		} else if (changes_shards(tuning, one->server)) {
-			tuning->weights[s] = choose_weight(tuning, s);
+			tuning->weights[s] = choose_weight(tuning, s, false);
 		} else {
 			tuning->weights[s] = one->weight ? weight_at(tuning, place) : 0;
 		}
@@ -359,6 +442,19 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return true;
 }
 
+/* What a server had that is left out now. */
+static void keep_parts(struct smd_tuning *tuning)
+{
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		unsigned server = tuning->shards[s].server;
+
+		if (tuning->servers.wanted >> server & 1 & ~(tuning->servers.without >> server)) {
+			tuning->parts[s] =
+				tuning->shards[s].weight / mean_of_others(tuning, server);
+		}
+	}
+}
+
 /* The weights that were asked for; whether other shards are in use than before. */
 static bool take_table(struct smd_tuning *tuning)
 {
@@ -399,6 +495,10 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 	case SMD_TUNING_WEIGHTS:
 		smd_balance_applied(&tuning->balance, now_ns);
 		break;
+	case SMD_TUNING_SERVERS:
+		keep_parts(tuning);
+		smd_server_choice_applied(&tuning->servers, now_ns);
+		break;
 	case SMD_TUNING_SHARDS:
 		smd_shard_choice_applied(&tuning->choice);
 		break;
@@ -407,6 +507,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		smd_balance_forget(&tuning->balance);
 		break;
 	}
+	smd_server_choice_forget(&tuning->servers);
 	smd_shard_choice_forget(&tuning->choice);
 	smd_chunk_search_forget(&tuning->search);
 	if (tuning->cause != SMD_TUNING_RATES) {

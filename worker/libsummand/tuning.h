@@ -1,8 +1,8 @@
 /*
  * What rank 0 sees of its operations, and which table they should have therefore: rates
- * (measured_rate.h), weights (balance.h), the number of shards (shard_choice.h) and the size of
- * chunks (chunk_search.h), of which one is changed at a time. There are only so many tables in a
- * minute, whatever is seen.
+ * (measured_rate.h), weights (balance.h), which servers (server_choice.h), the number of their shards
+ * (shard_choice.h) and the size of chunks (chunk_search.h), of which one is changed at a time. There
+ * are only so many tables in a minute, whatever is seen.
  *
  * Shards that nothing is dealt to are in no other account: those in use have *places*, in the order
  * of all.
@@ -16,6 +16,7 @@
 #include "worker/libsummand/chunk_search.h"
 #include "worker/libsummand/measured_rate.h"
 #include "worker/libsummand/rate_trial.h"
+#include "worker/libsummand/server_choice.h"
 #include "worker/libsummand/shard_choice.h"
 
 /* Tables at once, and then one each: 36 in a minute, and no more than 15 in each of many. */
@@ -32,6 +33,7 @@ struct smd_tuning_rest {
 enum smd_tuning_cause {
 	SMD_TUNING_RATES,
 	SMD_TUNING_WEIGHTS,
+	SMD_TUNING_SERVERS,
 	SMD_TUNING_SHARDS,
 	SMD_TUNING_CHUNKS,
 };
@@ -40,6 +42,7 @@ enum smd_tuning_cause {
 struct smd_tuning_shard {
 	unsigned server; /* its number */
 	uint32_t weight; /* 0: nothing is dealt to it */
+	bool may_leave;  /* nothing may be, for as long as others are there */
 };
 
 struct smd_tuning {
@@ -47,12 +50,14 @@ struct smd_tuning {
 	struct smd_rate_trial trial; /* of what it has found */
 	struct smd_balance balance;
 	struct smd_shard_choice choice;
+	struct smd_server_choice servers;
 	struct smd_chunk_search search;
 	unsigned nshards; /* that there are; as many as the balance's have a place */
 	struct smd_tuning_shard *shards;
 	uint64_t looked_ns; /* who decides was looked at last; */
 	uint64_t waited_ns; /* processors had been waited for (pressure.h) for so long by then */
 	uint32_t *before;   /* [nshards] weights that the rates on trial have changed */
+	double *parts; /* [nshards] what each had when its server was left out, to the mean of others */
 	uint32_t *weights;  /* [nshards] that are asked for, */
 	struct smd_tuning_rest *rests; /* and of each place */
 	int scale;

@@ -34,7 +34,8 @@ uint64_t __wrap_smd_pressure_waited_ns(void)
 /* An operation. */
 struct moment {
 	double bytes;
-	double cost[SHARDS_MAX]; /* ns that a byte of the shard took */
+	double cost[SHARDS_MAX]; /* ns that a byte of the shard took, */
+	double late[SHARDS_MAX]; /* and its share besides, however little */
 	double rest;             /* its time to that of the last shard */
 };
 
@@ -88,7 +89,7 @@ static void play_moment(struct player *player, const struct moment *moment)
 	smd_tuning_begin(tuning, (uint64_t)moment->bytes, player->now_ns);
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		double bytes = moment->bytes * share_of(tuning, s);
-		double ns = bytes * moment->cost[s] * slower;
+		double ns = bytes * moment->cost[s] * slower + moment->late[s];
 
 		if (tuning->shards[s].weight) {
 			smd_tuning_slice(tuning, place, 8, (uint64_t)bytes, (uint64_t)ns);
@@ -110,7 +111,7 @@ static void start(struct player *player, const struct trace *trace, unsigned sha
 
 	*player = (struct player){.now_ns = SMD_SECOND_NS, .costs = 0.1};
 	for (unsigned s = 0; s < trace->nshards; s++) {
-		shards[s] = (struct smd_tuning_shard){s / shards_of_a_server, 10000};
+		shards[s] = (struct smd_tuning_shard){s / shards_of_a_server, 10000, true};
 	}
 	assert_int_equal(smd_tuning_create(&player->tuning, trace->nranks, shards, trace->nshards,
 				 0, player->now_ns),
@@ -179,17 +180,12 @@ static void check_bound(const struct player *player)
 	assert_in_range(player->ntables, 0, SMD_TUNING_TABLES_MOST + 15 * MINUTES);
 }
 
-/* What comes to rest: after two minutes hardly a table, none to and fro, and all finish together.
- */
-static void check_settled(struct player *player, const struct trace *trace, double together)
+static void check_together(struct player *player, const struct trace *trace, double together)
 {
 	unsigned places = player->tuning.balance.nshards;
 	double last = 0;
 	double sum = 0;
 
-	check_bound(player);
-	assert_in_range(tables_in(player, 2) + tables_in(player, 3) + tables_in(player, 4), 0, 14);
-	assert_in_range(returns(player, 2), 0, 1);
 	memset(player->spent_ns, 0, sizeof(player->spent_ns));
 	for (unsigned m = again_from(trace); m < trace->nmoments; m++) {
 		play_moment(player, &trace->moments[m]);
@@ -199,6 +195,16 @@ static void check_settled(struct player *player, const struct trace *trace, doub
 		sum += player->spent_ns[p];
 	}
 	assert_true(last * places / sum < together);
+}
+
+/* What comes to rest: after two minutes hardly a table, none to and fro, and all finish together.
+ */
+static void check_settled(struct player *player, const struct trace *trace, double together)
+{
+	check_bound(player);
+	assert_in_range(tables_in(player, 2) + tables_in(player, 3) + tables_in(player, 4), 0, 14);
+	assert_in_range(returns(player, 2), 0, 1);
+	check_together(player, trace, together);
 }
 
 /* ---- recorded ---- */
@@ -330,6 +336,43 @@ static void made_up_traces_come_to_rest(void **state)
 	}
 }
 
+/* A server without a processor of its own is late with any share: the others are faster alone, until
+ * it has one again. */
+static void one_that_is_late_is_left_out_and_taken_back(void **state)
+{
+	static struct trace late;
+	static struct trace again;
+	static struct player player;
+
+	(void)state;
+	for (unsigned shards = 1; shards <= 2; shards++) { /* of a server */
+		make_trace(&late, 1000, 0.1, shards);
+		make_trace(&again, 1000, 0.1, shards + 2);
+		for (unsigned m = 0; m < late.nmoments; m++) {
+			for (unsigned s = 0; s < shards; s++) {
+				late.moments[m].late[s] = 60e6;
+				late.moments[m].cost[s] *= 3;
+			}
+		}
+		start(&player, &late, shards);
+		play(&player, &late);
+		check_bound(&player); /* trials go to and fro, and are rare */
+		assert_in_range(tables_in(&player, 2) + tables_in(&player, 3) + tables_in(&player, 4), 0, 24);
+		check_together(&player, &late, 1.12);
+		assert_int_equal(player.tuning.servers.settled, 1);
+		smd_tuning_destroy(&player.tuning);
+		start(&player, &late, shards);
+		for (unsigned m = 0; m < 300; m++) {
+			play_moment(&player, &late.moments[m]);
+		}
+		assert_int_equal(player.tuning.servers.settled, 1);
+		play(&player, &again);
+		check_settled(&player, &again, 1.12);
+		assert_int_equal(player.tuning.servers.settled, 0);
+		smd_tuning_destroy(&player.tuning);
+	}
+}
+
 /* Networks that are never the same: nothing is right for long, and tables are bounded all the same.
  */
 static void what_never_rests_is_bounded(void **state)
@@ -361,6 +404,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(recorded_traces_come_to_rest),
 		cmocka_unit_test(made_up_traces_come_to_rest),
+		cmocka_unit_test(one_that_is_late_is_left_out_and_taken_back),
 		cmocka_unit_test(what_never_rests_is_bounded),
 	};
 

@@ -27,7 +27,7 @@ uint64_t __wrap_smd_pressure_waited_ns(void)
 
 static void start(struct smd_tuning *tuning, uint32_t first, uint32_t second, int scale)
 {
-	const struct smd_tuning_shard shards[] = {{0, first}, {1, second}};
+	const struct smd_tuning_shard shards[] = {{0, first, true}, {1, second, true}};
 
 	assert_int_equal(smd_tuning_create(tuning, 4, shards, 2, scale, SMD_SECOND_NS), 0);
 }
