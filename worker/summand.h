@@ -128,6 +128,8 @@ struct smd_stats {
 	uint64_t history_limit;  /* of so much that they may keep: 4 MiB for each that has kept any */
 	uint64_t undo_bytes;     /* copies of inputs in place, over RDMA, that were held at most, */
 	uint64_t undo_limit;     /* of so much */
+	uint64_t table_bytes;    /* what tables of servers have taken at most: streams and their windows, */
+	uint64_t tables;         /* of so many that a communicator has had at once, at most */
 };
 
 /*

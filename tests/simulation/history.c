@@ -18,7 +18,8 @@
 #include "tests/simulation/servers.h"
 #include "tests/simulation/virtual_time.h"
 #include "tests/simulation/world.h"
-#include "worker/libsummand/context.h"
+#include "worker/libsummand/comm.h"
+#include "worker/libsummand/epoch.h"
 #include "worker/summand.h"
 
 #define MS_NS 1000000ull
@@ -193,6 +194,28 @@ static void pause_for(const struct simulated_rank *rank, uint64_t ns)
 	virtual_sleep(ns);
 }
 
+/* What tables of servers take does not grow with their number: the first one, those that operations
+ * need, a candidate, and one more for each server that is lost before the next change. */
+static void check_tables(struct simulated_rank *rank, smd_context *context)
+{
+	uint64_t most = 2 + SMD_EPOCHS_NEEDED_MAX + world.plan.nservers - 1;
+	struct smd_stats stats;
+	char text[160];
+
+	smd_context_stats(context, &stats);
+	if (rank->table_bytes == 0) {
+		rank->table_bytes = stats.table_bytes;
+	}
+	if (stats.tables > most || stats.table_bytes > most / 2 * rank->table_bytes) {
+		snprintf(text, sizeof(text),
+			"rank %d: %llu of %llu tables at once, %llu bytes, where one has %llu",
+			rank->rank, (unsigned long long)stats.tables, (unsigned long long)most,
+			(unsigned long long)stats.table_bytes,
+			(unsigned long long)rank->table_bytes);
+		world_fail(text);
+	}
+}
+
 static void run_operations(struct simulated_rank *rank)
 {
 	struct operation_in_flight flights[DEPTH_MAX];
@@ -212,6 +235,9 @@ static void run_operations(struct simulated_rank *rank)
 		}
 		if (rank->rank == 0) {
 			faults_begin(begun);
+		}
+		if (world.plan.loses) {
+			check_tables(rank, rank->comms[0]->context);
 		}
 		*flight = (struct operation_in_flight){.number = begun};
 		err = start_operation(rank->comms[world.plan.operations[begun].comm], rank, flight);

@@ -341,6 +341,33 @@ static void draw_measured(struct plan *plan, uint64_t *state)
 	}
 }
 
+/*
+ * Between the ranks in turn and all servers but the last, which nothing happens to; in pauses that let
+ * each be taken in again, after a delay that is the least one where it has stayed (reconnection.c).
+ */
+static void draw_losses(struct plan *plan, uint64_t seed)
+{
+	uint64_t s = seed * 2 + 0x60001;
+
+	plan->loses = true;
+	plan->aftermath = true;
+	plan->nservers = SERVERS_MAX;
+	plan->heartbeat_ms = 5000;
+	for (plan->noperations = 0; plan->noperations < OPERATIONS_MAX; plan->noperations++) {
+		draw_operation(plan, &plan->operations[plan->noperations], &s);
+	}
+	for (int r = 0; r < plan->nranks; r++) {
+		plan->pause_us[r] = 15000000;
+	}
+	plan->nfaults = LOSSES;
+	for (unsigned i = 0; i < LOSSES; i++) {
+		draw_fault(plan, &plan->faults[i], &s);
+		plan->faults[i].kind = LANES_CUT;
+		plan->faults[i].server = i % (SERVERS_MAX - 1);
+		plan->faults[i].operation = (int)i;
+	}
+}
+
 static void draw_more(struct plan *plan, uint64_t seed)
 {
 	uint64_t s = seed * 2 + 0x40001;
@@ -362,7 +389,8 @@ static void draw_more(struct plan *plan, uint64_t seed)
 void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
 {
 	static void (*const draws[])(struct plan * plan, uint64_t seed) = {
-		[PLAN_CHANGES] = draw_changes, [PLAN_LATE] = draw_late, [PLAN_MORE] = draw_more};
+		[PLAN_CHANGES] = draw_changes, [PLAN_LATE] = draw_late,
+		[PLAN_LOSSES] = draw_losses, [PLAN_MORE] = draw_more};
 
 	draw_any(plan, seed);
 	if (draws[kind]) {

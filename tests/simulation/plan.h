@@ -15,13 +15,15 @@
 #define COMMS_MAX            3
 #define OPERATIONS_MAX       120
 #define AFTERMATH_OPERATIONS 8
-#define FAULTS_MAX           (6 + ADDED_MAX)
+#define LOSSES               100 /* of PLAN_LOSSES */
+#define FAULTS_MAX           (LOSSES + ADDED_MAX)
 #define DEPTH_MAX            4 /* operations in flight at a rank */
 
 enum plan_kind {
 	PLAN_ANY,     /* faults come at operations */
 	PLAN_CHANGES, /* they come while ranks agree on another table */
 	PLAN_LATE,    /* some ranks begin later than others, and faults come meanwhile */
+	PLAN_LOSSES,  /* lanes end again and again, for as long as the history lasts */
 	PLAN_MORE,    /* one of these, with servers that are added, segments, and measured tables */
 };
 
@@ -95,6 +97,7 @@ struct plan {
 				      */
 	int noperations;
 	struct planned_operation operations[OPERATIONS_MAX];
+	bool loses;     /* all the time, so what tables take must not grow */
 	bool aftermath; /* these go on, in turn, long after the last fault */
 	struct planned_operation afterwards[AFTERMATH_OPERATIONS];
 	unsigned nfaults;

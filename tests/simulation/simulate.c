@@ -1,7 +1,7 @@
 /*
  * Runs histories of seeds, each in a process of its own, and says those that ended wrong.
  *
- *     simulate [changes|late|more] FIRST [LAST]
+ *     simulate [changes|late|losses|more] FIRST [LAST]
  *
  * Those seeds; one alone is told whole. Faults come while ranks agree on other tables, while some
  * have not begun, or at operations; with more, also servers are added, operations cut into segments
@@ -110,6 +110,7 @@ static enum plan_kind kind_of(const char *word)
 {
 	return strcmp(word, "changes") == 0 ? PLAN_CHANGES
 	       : strcmp(word, "late") == 0  ? PLAN_LATE
+	       : strcmp(word, "losses") == 0 ? PLAN_LOSSES
 	       : strcmp(word, "more") == 0  ? PLAN_MORE
 					    : PLAN_ANY;
 }

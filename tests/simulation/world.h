@@ -38,6 +38,7 @@ struct simulated_rank {
 	int err; /* the first one that it was given, */
 	char error[512];
 	int done; /* operations that gave 0 */
+	uint64_t table_bytes; /* of the first tables */
 	bool over;
 	smd_comm *comms[COMMS_MAX]; /* NULL: it has not joined it, or has left */
 };

@@ -79,6 +79,7 @@ struct smd_comm {
 	uint64_t next_operation;
 	uint64_t ended; /* all ranks have all results of the operations before this one */
 	struct smd_history history;
+	uint64_t table_bytes; /* as last measured (epoch_memory.h) */
 	unsigned holding; /* operations that wait until all ranks have their results */
 	struct smd_epoch_agreement agreement;
 	struct smd_tuning *tuning; /* rank 0's; NULL: the table stays as it was declared */

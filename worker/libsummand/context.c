@@ -113,6 +113,7 @@ struct stats_task {
 	struct smd_lane_counts counts;
 	uint64_t epochs;
 	struct smd_context_histories histories;
+	struct smd_context_tables tables;
 	uint64_t undo_most;
 	bool done;
 };
@@ -132,6 +133,7 @@ static void context_count(struct smd_task *task)
 	}
 	stats->epochs = context->epochs;
 	stats->histories = context->histories;
+	stats->tables = context->tables;
 	stats->undo_most = context->undos.kept_most;
 	smd_progress_lock(&context->progress);
 	stats->done = true;
@@ -169,6 +171,8 @@ void smd_context_stats(smd_context *context, struct smd_stats *out)
 			     (stats.histories.count_most ? stats.histories.count_most : 1);
 	out->undo_bytes = stats.undo_most;
 	out->undo_limit = context->config.undo_bytes;
+	out->table_bytes = stats.tables.bytes_most;
+	out->tables = stats.tables.count_most;
 }
 
 /* ---- its life ---- */

@@ -34,6 +34,13 @@ struct smd_context_histories {
 	unsigned count_most;
 };
 
+/* What their tables of servers take (epoch_memory.h), together; the owner's. */
+struct smd_context_tables {
+	uint64_t bytes;
+	uint64_t bytes_most;
+	unsigned count_most; /* of one communicator, at once */
+};
+
 struct smd_context {
 	struct smd_remote_owner remote_owner; /* first */
 	struct smd_config config;
@@ -72,6 +79,7 @@ struct smd_context {
 	size_t segment_bytes;         /* of operations: set once, before the first */
 	uint64_t epochs;              /* that communicators have gone on by */
 	struct smd_context_histories histories;
+	struct smd_context_tables tables;
 	double busy_since;            /* under the lock: when in_flight was last 0 */
 };
 

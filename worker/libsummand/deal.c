@@ -189,6 +189,14 @@ destroy:
 	return -ENOMEM;
 }
 
+size_t smd_deal_bytes(const struct smd_deal *deal)
+{
+	size_t place = sizeof(*deal->shard_at) + sizeof(*deal->rank_at) + sizeof(*deal->places);
+
+	return deal->length * place +
+	       deal->nshards * (sizeof(*deal->share) + sizeof(*deal->first));
+}
+
 void smd_deal_destroy(struct smd_deal *deal)
 {
 	free(deal->shard_at);

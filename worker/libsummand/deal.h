@@ -47,6 +47,8 @@ struct smd_deal {
 int smd_deal_create(struct smd_deal *deal, const struct smd_deal_shard *shards, unsigned nshards,
 	uint32_t chunk_bytes);
 void smd_deal_destroy(struct smd_deal *deal);
+/* What it has allocated. */
+size_t smd_deal_bytes(const struct smd_deal *deal);
 
 uint64_t smd_deal_hash(const struct smd_deal_shard *shards, unsigned nshards, uint32_t chunk_bytes);
 

@@ -331,12 +331,30 @@ void smd_epochs_count_done(const struct smd_comm *comm, uint64_t targets, uint64
 
 /* ---- epochs that nothing is left to do in ---- */
 
+/* Operations that have not begun will be dealt by it: by the last one that begins before them, and a
+ * loss may begin at an earlier one than the change before it. */
+static bool epoch_has_more(const struct smd_epoch *epoch)
+{
+	const struct smd_comm *comm = epoch->comm;
+	uint64_t next = comm->next_operation; /* or one that is kept back */
+
+	if ((comm->agreement.sealed || comm->agreement.ahead) && comm->agreement.promised < next) {
+		next = comm->agreement.promised;
+	}
+	for (const struct smd_epoch *later = epoch->next; later; later = later->next) {
+		if (later->first <= next) {
+			return false;
+		}
+	}
+	return true;
+}
+
 /* Not all that is dealt to it has come back, or more will be, or copies are kept for it. */
 static bool epoch_is_needed(const struct smd_epoch *epoch)
 {
 	const struct smd_comm *comm = epoch->comm;
 
-	if (epoch->next->first > comm->next_operation) {
+	if (epoch_has_more(epoch)) {
 		return true;
 	}
 	for (unsigned i = 0; i < epoch->nserving; i++) {

@@ -79,6 +79,9 @@ unsigned smd_epochs_count_streams(const struct smd_comm *comm, uint64_t targets)
 /* How many results each of them has brought. */
 void smd_epochs_count_done(const struct smd_comm *comm, uint64_t targets, uint64_t *done);
 
+/* Where operations need so many no other table is asked for, until some are over. */
+#define SMD_EPOCHS_NEEDED_MAX 8u
+
 /* The oldest epoch that this rank needs, beside the first one, which stays. */
 uint32_t smd_epochs_oldest(const struct smd_comm *comm);
 

@@ -9,6 +9,7 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
+#include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/repair.h"
 
@@ -18,6 +19,7 @@ struct smd_seal {
 	uint32_t epoch;
 	uint64_t dead;
 	uint64_t begun;
+	uint32_t oldest;
 	unsigned nstreams;
 	uint64_t done[SMD_STREAMS_MAX];
 };
@@ -88,6 +90,33 @@ static unsigned count_streams(const struct smd_comm *comm, uint64_t targets)
 	return knows_streams(comm, targets) ? smd_epochs_count_streams(comm, targets) : 0;
 }
 
+/* All ranks have joined all of its streams that live, so what is said in them comes to all. */
+static bool carries(const struct smd_epoch *epoch)
+{
+	for (unsigned i = 0; i < epoch->nserving; i++) {
+		const struct smd_flow *flow = &epoch->flows[epoch->remotes[i]];
+
+		if (!flow->dead && !flow->joined) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* The oldest epoch that this rank needs with the record of the next one: in one it must be able to
+ * say what follows, and the new one's streams still form then. */
+static uint32_t oldest_to_stay(const struct smd_comm *comm)
+{
+	uint32_t oldest = smd_epochs_oldest(comm);
+	uint32_t stays = 0;
+
+	for (const struct smd_epoch *epoch = comm->base.next; epoch && epoch->index <= oldest;
+		epoch = epoch->next) {
+		stays = carries(epoch) ? epoch->index : stays;
+	}
+	return stays;
+}
+
 static void say_sealed(struct smd_comm *comm)
 {
 	const struct smd_epoch_agreement *agreement = &comm->agreement;
@@ -97,7 +126,7 @@ static void say_sealed(struct smd_comm *comm)
 		.epoch = comm->now->index,
 		.dead = agreement->closed,
 		.first = agreement->promised,
-		.oldest = comm->state == SMD_COMM_JOINING,
+		.oldest = comm->state == SMD_COMM_JOINING ? SMD_EPOCH_FORMS : oldest_to_stay(comm),
 	};
 	unsigned nstreams = count_streams(comm, newly);
 
@@ -190,6 +219,9 @@ static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *rec
 	agreement->waits = false;
 	agreement->changes = false;
 	agreement->reach.delay_s = back ? 0 : agreement->reach.delay_s;
+	smd_epoch_memory_measure(comm);
+	free(agreement->seals); /* of the epoch before; so large that they are not kept */
+	agreement->seals = NULL;
 	comm->adopt(comm, record);
 	if (agreement->sealed && comm->state == SMD_COMM_ACTIVE) {
 		say_sealed(comm);
@@ -236,6 +268,7 @@ static void seal_self(struct smd_comm *comm, struct smd_seal *seal)
 	seal->epoch = comm->now->index;
 	seal->dead = agreement->closed;
 	seal->begun = agreement->promised;
+	seal->oldest = oldest_to_stay(comm);
 	seal->nstreams = count_streams(comm, newly);
 	if (seal->nstreams) {
 		smd_epochs_count_done(comm, newly, seal->done);
@@ -286,12 +319,14 @@ static void say_epoch(struct smd_comm *comm)
 		.kind = SMD_EPOCH_RECORD,
 		.epoch = comm->now->index + 1,
 		.dead = seals[0].dead,
+		.oldest = seals[0].oldest,
 		.nstreams = (uint16_t)most_streams(comm),
 	};
 
 	memset(message.streams, 0xff, sizeof(message.streams));
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		message.first = seals[r].begun > message.first ? seals[r].begun : message.first;
+		message.oldest = seals[r].oldest < message.oldest ? seals[r].oldest : message.oldest;
 		for (unsigned i = 0; i < message.nstreams; i++) {
 			uint64_t done = i < seals[r].nstreams ? seals[r].done[i] : 0;
 
@@ -351,7 +386,8 @@ static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *m
 		return;
 	}
 	seal = &agreement->seals[message->rank];
-	seal->said = message->oldest == 0; /* else it has not begun, and can take no record yet */
+	seal->said = message->oldest != SMD_EPOCH_FORMS; /* else it can take no record yet */
+	seal->oldest = message->oldest;
 	seal->epoch = message->epoch;
 	seal->dead = message->dead;
 	seal->begun = message->first;
@@ -392,7 +428,8 @@ static bool record_is_right(const struct smd_comm *comm, const struct smd_epoch_
 	}
 	if ((record->dead & comm->now->dead) != comm->now->dead || newly == 0 ||
 		record->dead & ~comm->agreement.closed || record->dead == UINT64_MAX ||
-		record->first < comm->agreement.promised) {
+		record->first < comm->agreement.promised ||
+		record->oldest > smd_epochs_oldest(comm)) {
 		return false;
 	}
 	if (comm->now->index == 0 && (record->nlost == 0 || !knows_streams(comm, newly))) {
@@ -461,6 +498,16 @@ int smd_epoch_agreement_take(
 		return take_record(comm, &record, error);
 	}
 	return 0;
+}
+
+size_t smd_epoch_agreement_bytes(const struct smd_comm *comm)
+{
+	const struct smd_epoch_agreement *agreement = &comm->agreement;
+	size_t each = (agreement->seals ? sizeof(*agreement->seals) : 0) +
+		      (agreement->reach.ranks ? sizeof(*agreement->reach.ranks) : 0) +
+		      (agreement->promises ? smd_epoch_promise_bytes : 0);
+
+	return comm->nranks * each + smd_epoch_parts_bytes(&agreement->parts);
 }
 
 void smd_epoch_agreement_destroy(struct smd_epoch_agreement *agreement)

@@ -18,6 +18,8 @@ struct smd_promise {
 	uint32_t oldest; /* epoch that it needs, or an earlier one: of any candidate */
 };
 
+const size_t smd_epoch_promise_bytes = sizeof(struct smd_promise);
+
 static void conclude(struct smd_comm *comm);
 
 /* ---- a rank ---- */
@@ -157,6 +159,15 @@ void smd_epoch_change_progressed(struct smd_comm *comm)
 
 /* ---- rank 0 ---- */
 
+/* Operations of so many epochs are not over that another table waits for some of them. */
+static bool has_many_epochs(const struct smd_comm *comm)
+{
+	uint32_t first = comm->base.next ? comm->base.next->index : 0;
+
+	return comm->now->index - first >= SMD_EPOCHS_NEEDED_MAX &&
+	       comm->now->index - smd_epochs_oldest(comm) >= SMD_EPOCHS_NEEDED_MAX;
+}
+
 bool smd_epoch_change_may_begin(const struct smd_comm *comm)
 {
 	const struct smd_epoch_agreement *agreement = &comm->agreement;
@@ -164,7 +175,7 @@ bool smd_epoch_change_may_begin(const struct smd_comm *comm)
 
 	if (comm->rank != 0 || comm->state != SMD_COMM_ACTIVE || comm->err || comm->leaving ||
 		agreement->sealed || agreement->ahead || comm->candidate ||
-		now->first > comm->next_operation) {
+		now->first > comm->next_operation || has_many_epochs(comm)) {
 		return false;
 	}
 	for (unsigned i = 0; i < now->nserving; i++) {

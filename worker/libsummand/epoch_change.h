@@ -7,6 +7,7 @@
 #define SMD_LIBSUMMAND_EPOCH_CHANGE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 #include "reduction_server/base/error.h"
 
@@ -34,6 +35,9 @@ void smd_epoch_change_progressed(struct smd_comm *comm);
 
 /* Whether the record is of the candidate, as this rank has promised it. */
 bool smd_epoch_change_is_right(const struct smd_comm *comm, const struct smd_epoch_record *record);
+
+/* What rank 0 keeps of each rank. */
+extern const size_t smd_epoch_promise_bytes;
 
 /* They have come. -EPROTO with a text. */
 int smd_epoch_change_take_ahead(

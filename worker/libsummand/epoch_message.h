@@ -16,6 +16,8 @@
 #define SMD_STREAMS_MAX       4096 /* of lost servers, that one message can tell of */
 #define SMD_EPOCH_WEIGHTS_MAX (SMD_SERVERS_MAX * SMD_SHARDS_MAX)
 
+#define SMD_EPOCH_FORMS UINT32_MAX /* the rank has not begun, and can take no record yet */
+
 enum smd_epoch_message_kind {
 	SMD_EPOCH_SEALED = 1,
 	SMD_EPOCH_ASK = 2,
@@ -34,8 +36,8 @@ struct smd_epoch_message {
 	uint64_t id;   /* RECORD, AHEAD: of its streams */
 	uint64_t first;  /* RECORD: F; SEALED, PROMISED: N; PROMISED: one more, or 0, its
 			    streams cannot be joined; AHEAD, REACHES: which one it is, from 1 */
-	uint32_t oldest; /* PROMISED, RECORD, CANCEL: no earlier epoch than this one is needed, but
-			    the first */
+	uint32_t oldest; /* SEALED, PROMISED, RECORD, CANCEL: no earlier epoch than this one is
+			    needed, but the first; SEALED: or SMD_EPOCH_FORMS */
 	int8_t scale;    /* AHEAD: of chunks */
 	bool soon;       /* AHEAD: from the next operation on, not from the next but one */
 	uint16_t nstreams;

@@ -97,6 +97,16 @@ bool smd_epoch_parts_complete(
 	return ends;
 }
 
+size_t smd_epoch_parts_bytes(const struct smd_epoch_parts *parts)
+{
+	size_t bytes = 0;
+
+	for (const struct smd_epoch_part *part = parts->first; part; part = part->next) {
+		bytes += sizeof(*part);
+	}
+	return bytes;
+}
+
 void smd_epoch_parts_free(struct smd_epoch_parts *parts)
 {
 	while (parts->first) {

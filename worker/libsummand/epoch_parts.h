@@ -6,6 +6,7 @@
 #define SMD_LIBSUMMAND_EPOCH_PARTS_H
 
 #include <stdbool.h>
+#include <stddef.h>
 
 struct smd_epoch_message;
 struct smd_epoch_part;
@@ -22,6 +23,9 @@ struct smd_epoch_parts {
  */
 bool smd_epoch_parts_complete(
 	struct smd_epoch_parts *parts, const void *stream, struct smd_epoch_message *message);
+
+/* What they take. */
+size_t smd_epoch_parts_bytes(const struct smd_epoch_parts *parts);
 
 void smd_epoch_parts_free(struct smd_epoch_parts *parts);
 

@@ -8,6 +8,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
+#include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_receiver.h"
@@ -224,6 +225,7 @@ int smd_group_stand(struct smd_comm *comm, uint64_t id, const struct smd_epoch_t
 		return -ENOMEM;
 	}
 	comm->candidate = epoch;
+	smd_epoch_memory_measure(comm);
 	if (epoch_join(epoch)) {
 		comm->candidate = NULL;
 		smd_epoch_free(epoch);
@@ -316,6 +318,7 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 		return;
 	}
 	comm->context->epochs++;
+	smd_epoch_memory_measure(comm);
 	smd_epoch_describe(epoch, table);
 	if (changes && leavers) {
 		smd_group_leave_servers(comm, leavers);
@@ -336,6 +339,7 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 		return;
 	}
 	comm_leave_epochs(comm, record->oldest);
+	smd_epoch_memory_measure(comm);
 	comm_tuned(comm, changes && !back && !drains);
 	smd_group_end_forming(comm);
 	smd_group_check_gone(comm); /* who was needed may have left with the servers that leave */

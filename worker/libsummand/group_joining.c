@@ -9,6 +9,7 @@
 #include "worker/libsummand/context_connecting.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/epoch_change.h"
+#include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/path_staged.h"
 
@@ -220,6 +221,7 @@ void smd_group_join(struct smd_task *task)
 		return;
 	}
 	comm->asked = true;
+	smd_epoch_memory_measure(comm);
 	for (unsigned i = 0; i < comm->base.nremotes; i++) {
 		smd_flow_begin(&comm->base.flows[i], context->remotes.each[i]);
 	}

@@ -4,6 +4,7 @@
 #include <event2/event.h>
 
 #include "reduction_server/base/log.h"
+#include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/path_staged.h"
 #include "worker/libsummand/settle.h"
@@ -14,6 +15,7 @@ static void comm_leave(struct smd_comm *comm)
 
 	comm->drop(comm);
 	smd_context_forgets(context, &comm->history);
+	smd_epoch_memory_forget(comm);
 	smd_group_say_leave(comm);
 	smd_path_staged_abandon(comm);
 	if (comm->leaving) {

@@ -65,14 +65,15 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 {
 	json_t *results = json_array();
 	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:{s:I, s:I}, s:{s:I, s:I}, "
-				 "s:{s:I, s:I}, s:I, s:o}",
+				 "s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:o}",
 		"version", SUMMAND_VERSION, "nranks", settings->nranks, "iters", settings->iters,
 		"warmup", settings->warmup, "inflight", settings->inflight, "wire",
 		smd_dtype_name(settings->wire), "rdma", "requests",
 		(json_int_t)stats->rdma_requests, "doorbells", (json_int_t)stats->rdma_doorbells,
 		"history", "bytes", (json_int_t)stats->history_bytes, "limit",
 		(json_int_t)stats->history_limit, "undo", "bytes", (json_int_t)stats->undo_bytes,
-		"limit", (json_int_t)stats->undo_limit, "epochs", (json_int_t)stats->epochs,
+		"limit", (json_int_t)stats->undo_limit, "tables", "bytes",
+		(json_int_t)stats->table_bytes, "most", (json_int_t)stats->tables, "epochs", (json_int_t)stats->epochs,
 		"results", results);
 
 	for (unsigned i = 0; root && i < nrows; i++) {
@@ -119,9 +120,12 @@ void perf_report_end(const struct perf_settings *settings, const struct perf_row
 		}
 		printf("# in case a server is lost, at most %" PRIu64 " KiB of %" PRIu64
 		       " were kept, and %" PRIu64 " of %" PRIu64
-		       " of inputs in place; the table of servers changed %" PRIu64 " times\n",
+		       " of inputs in place; the table of servers changed %" PRIu64
+		       " times, at most %" PRIu64 " were there at once, and all took %" PRIu64
+		       " KiB\n",
 			kib(stats->history_bytes), kib(stats->history_limit),
-			kib(stats->undo_bytes), kib(stats->undo_limit), stats->epochs);
+			kib(stats->undo_bytes), kib(stats->undo_limit), stats->epochs,
+			stats->tables, kib(stats->table_bytes));
 		printf("# wrong elements: %" PRIu64 " %s\n", wrong, wrong ? "FAILED" : "OK");
 	}
 	fflush(stdout);

@@ -23,7 +23,7 @@ class LocalTest(ProgramTest):
                                                     ["1048576", "262144", "float32", "sum"]])
         self.assertEqual([row[7] for row in rows], ["0", "0", "0"])
         self.assertRegex(lines[-2], r"# in case a server is lost, at most \d+ KiB of 4096 were kept, and 0 of 65536 of inputs in place; "
-                                    r"the table of servers changed \d+ times$")
+                                    r"the table of servers changed \d+ times, at most \d+ were there at once, and all took \d+ KiB$")
         self.assertEqual(lines[-1], "# wrong elements: 0 OK")
 
     def test_json(self):
@@ -36,6 +36,8 @@ class LocalTest(ProgramTest):
         self.assertEqual(report["undo"], {"bytes": 0, "limit": 64 << 20})  # for network cards only
         self.assertTrue(64 << 10 <= report["history"]["bytes"] < 256 << 10, report)  # of the larger one nothing is kept
         self.assertGreaterEqual(report["epochs"], 0)
+        self.assertGreaterEqual(report["tables"]["most"], 1)
+        self.assertGreater(report["tables"]["bytes"], 0)
         for result in report["results"]:
             self.assertEqual(set(result), {"bytes", "count", "dtype", "op", "time_us", "algbw_GBps", "busbw_GBps",
                                            "cpu_us", "wrong"})
