@@ -8,7 +8,7 @@ import time
 
 from cells import CONNECTING, CONTINUES, EITHER, LONG, OF_PROCESSES, RANKS_DIE, SHORT, outcome, transport_of
 from proxy import Proxy
-from stage import PATIENCE_S, TURN_S, Broken, Stage
+from stage import PATIENCE_S, STOP_S, TURN_S, Broken, Stage
 
 RANKS = 3
 SERVER, REDUCER = ("--memory-limit=64M",), ("--memory-limit=64M", "--share=1/4")
@@ -21,6 +21,7 @@ VARIABLES = {"SUMMAND_CONNECT_TIMEOUT": "20", "SUMMAND_LOG": "info"}  # else the
 JOINED = f": {RANKS} ranks, "
 LANE = ": goes over "
 TAKEN_IN = "of servers that are there again too"
+ERROR = "summand-perf: "
 ABSENT = 2             # comes last where others wait for a rank; 1 where it is the victim
 
 
@@ -180,12 +181,19 @@ class ByHand(Stage):
                     self.ends[rank] = time.monotonic()
             time.sleep(TURN_S)
 
-    def names_lost(self, text):
-        """How the ones that live may call who was lost: the process, or one that was lost for its sake."""
+    def error_of(self, rank):
+        """What it ended with; its log names many."""
+        return "".join(line for line in self.said(f"rank-{rank}").splitlines(True) if line.startswith(ERROR))
+
+    def names_lost(self, rank):
+        """Whether its error says who was lost."""
+        text = self.error_of(rank)
         if self.is_rank:
             return re.search(rf"\branks? ([0-9]+(, | and ))*{self.victim}\b", text) or f"(rank-{self.victim})" in text
-        lost = self.proxies if self.process == "servers" else [self.proxies[self.victim]]
-        return any(way.address in text for way in lost)
+        if self.is_late(rank) and self.fault == "stop":  # it reaches the servers, and does not find the others there
+            return "not joined yet" in text
+        lost = [way.address in text for way in self.victims()]
+        return any(lost) if self.moment == "connect" or self.is_late(rank) else all(lost)  # who connects ends with the first
 
     def judge(self):
         self.wait_for_ranks()
@@ -206,22 +214,27 @@ class ByHand(Stage):
         if self.moment in ("connect", "join"):
             self.judge_time("to join", self.joined - self.began, self.began, self.joined)
         self.judge_stall(rows, self.began, max(self.ends))
-        if self.moment == "return" and (self.is_rank or self.victim != self.other) and TAKEN_IN not in self.said("rank-0"):
+        if self.moment == "return" and not self.may_stay_away() and TAKEN_IN not in self.said("rank-0"):
             raise Broken(f"server {self.other} must be taken in: {self.said('rank-0')[-600:]}")
+
+    def may_stay_away(self):
+        """The server that returns may be lost again, or told to end with all others, before it is taken in."""
+        return not self.is_rank and (self.victim == self.other if self.process != "servers" else self.fault == "term")
 
     def judge_ends(self, survivors):
         for rank in survivors:
             code, text = self.ranks[rank].returncode, self.said(f"rank-{rank}")
             if code != 1:
                 raise Broken(f"rank {rank}: must end with 1, got {code}: {text[-600:]}")
-            if not self.names_lost(text):
+            if not self.names_lost(rank):
                 raise Broken(f"rank {rank}: must name who was lost: {text[-600:]}")
         begin = max(self.began, self.struck)
         end = max(self.ends[rank] for rank in survivors if not self.is_late(rank))
         self.judge_time("until all others had ended", end - begin, begin, end)
         if self.is_late(self.absent):
             end = self.ends[self.absent]
-            self.judge_time("until the late one had ended", end - begin, begin, end, CONNECTING + 1)
+            connected = STOP_S if self.fault == "stop" else 0  # then it waits for the others
+            self.judge_time("until the late one had ended", end - begin, begin, end, connected + CONNECTING + 1)
 
     def is_late(self, rank):
         """One that comes when those have ended who knew what is lost: it waits for all that is not there as long as it is told to."""

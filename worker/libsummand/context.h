@@ -57,7 +57,9 @@ struct smd_context {
 	uint64_t lost;             /* targets, by number, whose lanes have been closed */
 	uint64_t drains;           /* targets that are being drained, and not lost yet */
 	uint64_t absent;           /* could not be reached when the process began: not in `deal` */
-	struct smd_error lost_why; /* of all of them */
+	struct smd_error lost_why; /* of all of them, in the order in which they were lost: */
+	uint8_t losses[SMD_SERVERS_MAX]; /* targets, */
+	unsigned nlosses;                /* some of which may be there again */
 	struct smd_target targets[SMD_SERVERS_MAX];
 	unsigned nwelcomed; /* remotes that have said WELCOME */
 	struct smd_remotes remotes;

@@ -151,35 +151,50 @@ static bool context_is_left_by(const struct smd_context *context, const struct s
 	return !uses;
 }
 
-static void context_lose(struct smd_context *context, uint64_t targets, int err, const char *text)
+/* Each that is lost now, once: what is there again has ended nothing. */
+static void context_name_lost(struct smd_context *context, unsigned target, const char *text)
 {
-	bool leave = true;
-	unsigned left;
+	unsigned n = 0;
 
-	targets &= ~context->lost;
-	if (targets == 0) {
-		return;
-	}
-	for (unsigned t = 0; t < context->ntargets; t++) {
-		if (targets >> t & 1) {
-			context->targets[t].left = context_is_left_by(context, &context->targets[t]);
-			leave &= context->targets[t].left;
+	for (unsigned k = 0; k < context->nlosses; k++) {
+		if (context->lost >> context->losses[k] & 1) {
+			context->losses[n++] = context->losses[k];
 		}
 	}
-	if (context->lost && context->lost_why.text[0]) {
-		smd_error_add(&context->lost_why, text);
-	} else {
-		smd_error_set(&context->lost_why, -err, "%s", text);
+	context->losses[n++] = (uint8_t)target;
+	context->nlosses = n;
+	snprintf(context->targets[target].why, sizeof(context->targets[target].why), "%s", text);
+	context->lost_why.text[0] = '\0';
+	for (unsigned k = 0; k < n; k++) {
+		const char *why = context->targets[context->losses[k]].why;
+
+		if (k == 0) {
+			(void)smd_error_set(&context->lost_why, ECONNRESET, "%s", why);
+		} else {
+			smd_error_add(&context->lost_why, why);
+		}
 	}
-	context->lost |= targets;
+}
+
+static void context_lose(struct smd_context *context, unsigned t, int err, const char *text)
+{
+	struct smd_target *target = &context->targets[t];
+	unsigned left;
+
+	if (context->lost >> t & 1) {
+		return;
+	}
+	target->left = context_is_left_by(context, target);
+	context_name_lost(context, t, text);
+	context->lost |= 1ull << t;
 	left = context->ntargets - (unsigned)__builtin_popcountll(context->lost);
 	if (left == 0) {
 		smd_context_fail(context, err, context->lost_why.text);
 		return;
 	}
-	smd_log(leave ? SMD_LOG_DEBUG : SMD_LOG_WARN, "libsummand",
+	smd_log(target->left ? SMD_LOG_DEBUG : SMD_LOG_WARN, "libsummand",
 		"%s; %u of %u reduction servers go on", text, left, context->ntargets);
-	context_give_up(context, targets);
+	context_give_up(context, 1ull << t);
 }
 
 uint64_t smd_context_reach(const struct smd_context *context)
@@ -206,7 +221,7 @@ void smd_context_lose(struct smd_context *context, uint64_t targets, const char 
 		if (targets >> t & 1) {
 			smd_target_name(&context->targets[t], name);
 			snprintf(text, sizeof(text), "%s was lost: %.300s", name, why);
-			context_lose(context, 1ull << t, -ECONNRESET, text);
+			context_lose(context, t, -ECONNRESET, text);
 		}
 	}
 }
@@ -222,7 +237,7 @@ static void context_on_failed(
 	} else if (!context->ready || context->err || err == -EFAULT || err == -ENOMEM) {
 		smd_context_fail(context, err, text);
 	} else {
-		context_lose(context, 1ull << (target - context->targets), err, text);
+		context_lose(context, (unsigned)(target - context->targets), err, text);
 	}
 }
 

@@ -117,6 +117,7 @@ struct smd_target {
 	bool lost;                 /* told to the owner */
 	bool known;                /* its shards are in the list of all remotes */
 	bool left;                 /* it was not lost, but drained */
+	char why[SMD_ERROR_TEXT_MAX]; /* it was lost the last time */
 	struct smd_reconnection reconnection;
 	struct smd_remote *remotes[SMD_SHARDS_MAX];
 };

@@ -396,6 +396,42 @@ static void one_lost_before_the_record_of_another_comes_back(void **state)
 	unsetenv("SUMMAND_PROGRESS");
 }
 
+/* ---- and then all are lost ---- */
+
+static void lose_all_when_one_was_back(struct pool_rank *rank)
+{
+	uint64_t limit = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
+	int32_t one = 1;
+
+	lose(rank->comm, FIRST);
+	do {
+		CHECK(smd_allreduce(rank->comm, &one, &one, 1, SMD_INT32, SMD_SUM) == 0);
+		CHECK(smd_clock_ns() < limit);
+	} while (look_at(rank->comm).index < 2 || look_at(rank->comm).without);
+	for (unsigned server = 0; server < SERVERS; server++) {
+		lose(rank->comm, server);
+	}
+	while (smd_allreduce(rank->comm, &one, &one, 1, SMD_INT32, SMD_SUM) == 0) {
+		CHECK(smd_clock_ns() < limit);
+	}
+	for (unsigned server = 0; server < SERVERS; server++) {
+		const char *named = strstr(smd_error_message(), rank->pool->servers[server].address);
+
+		CHECK(named && !strstr(named + 1, rank->pool->servers[server].address));
+	}
+}
+
+/* What ends a communicator names each server that is lost, and not what one was lost for before. */
+static void each_that_is_lost_is_named_once(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "loopback", SERVERS, NULL);
+	pool_run(&pool, 1, "named", lose_all_when_one_was_back, NULL);
+	pool_stop(&pool);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -403,6 +439,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_come_back_one_after_the_other),
 		cmocka_unit_test(two_flicker),
 		cmocka_unit_test(one_lost_before_the_record_of_another_comes_back),
+		cmocka_unit_test(each_that_is_lost_is_named_once),
 		cmocka_unit_test(one_of_other_shards_is_not_used),
 		cmocka_unit_test(one_is_added),
 		cmocka_unit_test(a_file_that_changes_its_mind_is_not_used),
