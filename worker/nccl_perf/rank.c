@@ -13,7 +13,6 @@
 #include "reduction_server/base/hash.h"
 #include "worker/nccl_perf/churn.h"
 #include "worker/nccl_perf/nccl_perf.h"
-#include "worker/nccl_perf/rounding.h"
 #include "worker/perf/perf.h"
 
 #define STALE_BYTE 0xa5
@@ -298,8 +297,8 @@ static int check(struct rank *rank, const struct nccl_perf_row *row, uint64_t *w
 
 	if (ret == 0) {
 		*wrong += rank->settings->rounding
-				  ? nccl_perf_rounding_check(
-					    rank->host, row->count, rank->settings->nranks)
+				  ? perf_input_check(rank->host, row->count, row->dtype, row->dtype,
+					    row->op, rank->settings->nranks, 0)
 				  : perf_input_check_near(rank->host, row->count, row->dtype,
 					    row->op, rank->settings->nranks);
 		*hash = hash_of(rank->host, row->bytes);
@@ -315,9 +314,11 @@ static int prepare(
 	int ret;
 
 	if (rank->settings->rounding) {
-		nccl_perf_rounding_fill(rank->host, row->count, rank->settings->rank);
+		perf_input_fill(rank->host, row->count, row->dtype, row->dtype, row->op,
+			rank->settings->rank);
 	} else {
-		perf_input_fill(rank->host, row->count, row->dtype, row->op, rank->settings->rank);
+		perf_input_fill_whole(
+			rank->host, row->count, row->dtype, row->op, rank->settings->rank);
 	}
 	ret = copy(rank, rank->send, rank->host, row->bytes, error);
 	if (ret) {

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "reduction_server/base/dtype.h"
+#include "reduction_server/base/random.h"
 #include "reduction_server/kernels/convert.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
@@ -11,6 +12,8 @@
 #define PLACES      32 /* different inputs of a rank */
 #define ELEMENT_MAX 8
 #define SPAN        (64u << 10) /* bytes that are zeros together */
+#define EXPONENTS   4           /* different ones: what is added first then loses other bits */
+#define SINGLE_BITS 24
 
 /*
  * Which of these element i has. Neighbours differ, and so do elements at any distance, mostly (a
@@ -21,7 +24,7 @@ static size_t place_of(size_t i)
 	return (size_t)((uint64_t)i * 0x9e3779b97f4a7c15u >> 59);
 }
 
-/* Small whole numbers: sums are exact in float32 in any order. Factors are 1 or -1, and 2 from a
+/* Small whole numbers: sums are exact in any order. Factors are 1 or -1, and 2 from a
  * few ranks. */
 static int64_t value(unsigned dtype, unsigned op, int rank, size_t place)
 {
@@ -82,17 +85,90 @@ static void encode(void *to, unsigned dtype, int64_t number, int divisor)
 	memcpy(to, &number, smd_dtype_bytes(dtype)); /* little endian, as the wire's numbers */
 }
 
-void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, int rank)
+/* Whether the order of ranks shall show in the result: a narrower type's has too few of its bits.
+ */
+static bool tells_order(unsigned dtype, unsigned wire, unsigned op)
+{
+	return wire == dtype && smd_dtype_bits(dtype) >= SINGLE_BITS &&
+	       (op == SMD_SUM || op == SMD_AVG);
+}
+
+/* As many random bits as the type has, at one of some exponents, and a sign. */
+static double rounding(unsigned dtype, int rank, size_t place)
+{
+	uint64_t state = (uint64_t)rank << 16 | place;
+	uint64_t bits = smd_random_next(&state);
+	double number =
+		(double)(bits >> (64 - smd_dtype_bits(dtype))) * (double)(1u << bits % EXPONENTS);
+
+	return bits & EXPONENTS ? -number : number;
+}
+
+/* Each step is rounded to the type. (A sum and a quotient of two floats, rounded to double before,
+ * are what they would be at once.) */
+static void reduce_in_order(void *to, unsigned dtype, unsigned op, size_t place, int nranks)
+{
+	double sum = rounding(dtype, 0, place);
+
+	for (int r = 1; r < nranks; r++) {
+		smd_element_encode(to, (enum smd_dtype)dtype, sum + rounding(dtype, r, place));
+		sum = smd_element_decode(to, (enum smd_dtype)dtype);
+	}
+	smd_element_encode(to, (enum smd_dtype)dtype, op == SMD_AVG ? sum / nranks : sum);
+}
+
+/* Elements from the first one on. The usual sizes are known to the compiler: it is most of a check.
+ */
+static void repeat(void *to, size_t first, size_t count, size_t size, const uint8_t *places)
+{
+	uint8_t *out = to;
+
+	switch (size) {
+	case sizeof(uint32_t):
+		for (size_t i = 0; i < count; i++) {
+			memcpy(out + i * sizeof(uint32_t),
+				places + place_of(first + i) * sizeof(uint32_t), sizeof(uint32_t));
+		}
+		break;
+	case sizeof(uint16_t):
+		for (size_t i = 0; i < count; i++) {
+			memcpy(out + i * sizeof(uint16_t),
+				places + place_of(first + i) * sizeof(uint16_t), sizeof(uint16_t));
+		}
+		break;
+	default:
+		for (size_t i = 0; i < count; i++) {
+			memcpy(out + i * size, places + place_of(first + i) * size, size);
+		}
+	}
+}
+
+void perf_input_fill_whole(void *buffer, size_t count, unsigned dtype, unsigned op, int rank)
 {
 	size_t size = smd_dtype_bytes(dtype);
-	uint8_t first[PLACES * ELEMENT_MAX];
+	uint8_t places[PLACES * ELEMENT_MAX];
 
 	for (size_t i = 0; i < PLACES; i++) {
-		encode(first + i * size, dtype, value(dtype, op, rank, i), 1);
+		encode(places + i * size, dtype, value(dtype, op, rank, i), 1);
 	}
-	for (size_t i = 0; i < count; i++) {
-		memcpy((char *)buffer + i * size, first + place_of(i) * size, size);
+	repeat(buffer, 0, count, size, places);
+}
+
+void perf_input_fill(
+	void *buffer, size_t count, unsigned dtype, unsigned wire, unsigned op, int rank)
+{
+	size_t size = smd_dtype_bytes(dtype);
+	uint8_t places[PLACES * ELEMENT_MAX];
+
+	if (!tells_order(dtype, wire, op)) {
+		perf_input_fill_whole(buffer, count, dtype, op, rank);
+		return;
 	}
+	for (size_t i = 0; i < PLACES; i++) {
+		smd_element_encode(
+			places + i * size, (enum smd_dtype)dtype, rounding(dtype, rank, i));
+	}
+	repeat(buffer, 0, count, size, places);
 }
 
 /* The inputs are exact in each of these types, so only the result is rounded. */
@@ -122,26 +198,49 @@ void perf_input_zero(void *buffer, size_t bytes, int percent)
 	}
 }
 
+static void expect(
+	uint8_t *places, unsigned dtype, unsigned wire, unsigned op, int nranks, bool narrowed)
+{
+	size_t size = smd_dtype_bytes(dtype);
+
+	for (size_t i = 0; i < PLACES; i++) {
+		if (tells_order(dtype, wire, op)) {
+			reduce_in_order(places + i * size, dtype, op, i, nranks);
+			continue;
+		}
+		encode(places + i * size, dtype, reduce(dtype, op, i, nranks),
+			op == SMD_AVG ? nranks : 1);
+		if (narrowed) {
+			round_to_wire(places + i * size, wire);
+		}
+	}
+}
+
+/* A span at a time: nearly always it is all right, and then compared at once. */
 uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsigned wire,
 	unsigned op, int nranks, int zeros)
 {
-	static const uint8_t zero[ELEMENT_MAX];
 	size_t size = smd_dtype_bytes(dtype);
-	uint8_t expected[PLACES * ELEMENT_MAX];
+	uint8_t places[PLACES * ELEMENT_MAX];
+	uint8_t must[SPAN];
 	uint64_t wrong = 0;
 
-	for (size_t i = 0; i < PLACES; i++) {
-		encode(expected + i * size, dtype, reduce(dtype, op, i, nranks),
-			op == SMD_AVG ? nranks : 1);
-		if (wire != dtype && count >= SMD_WIRE_LEAST) {
-			round_to_wire(expected + i * size, wire);
-		}
-	}
-	for (size_t i = 0; i < count; i++) {
-		const uint8_t *must =
-			is_zero(i * size, zeros) ? zero : expected + place_of(i) * size;
+	expect(places, dtype, wire, op, nranks, wire != dtype && count >= SMD_WIRE_LEAST);
+	for (size_t i = 0; i < count; i += SPAN / size) {
+		const uint8_t *is = (const uint8_t *)buffer + i * size;
+		size_t n = count - i < SPAN / size ? count - i : SPAN / size;
 
-		wrong += memcmp((const char *)buffer + i * size, must, size) != 0;
+		if (is_zero(i * size, zeros)) {
+			memset(must, 0, n * size);
+		} else {
+			repeat(must, i, n, size, places);
+		}
+		if (memcmp(is, must, n * size) == 0) {
+			continue;
+		}
+		for (size_t k = 0; k < n; k++) {
+			wrong += memcmp(is + k * size, must + k * size, size) != 0;
+		}
 	}
 	return wrong;
 }

@@ -87,7 +87,7 @@ static void measure(struct kernel_bench *bench, struct figure *figure)
 	int rounds = 0;
 
 	for (int i = 0; i < settings->inputs; i++) {
-		perf_input_fill(bench->inputs[i], count, figure->dtype, figure->op, i);
+		perf_input_fill_whole(bench->inputs[i], count, figure->dtype, figure->op, i);
 	}
 	while (rounds < ROUNDS_MOST && (rounds < ROUNDS_LEAST || smd_clock_seconds() < end)) {
 		double begin = smd_clock_seconds();

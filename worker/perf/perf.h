@@ -57,7 +57,7 @@ struct perf_row {
 	double high_us; /* the 95th percentile */
 	double cpu_us; /* processor time of a rank's process per operation, the mean of all ranks; 0
 			  with one iteration */
-	uint64_t wrong; /* elements, on all ranks */
+	uint64_t wrong;  /* elements, on all ranks */
 	double *each_us; /* of this rank, in order, with settings->each; it is freed by the rank */
 };
 
@@ -68,17 +68,25 @@ int perf_run_rank(const struct perf_settings *settings, struct smd_error *error)
 /* Starts servers and ranks on this machine. Returns the exit code. */
 int perf_run_local(const struct perf_settings *settings, struct smd_error *error);
 
-/* An input of the rank: small whole numbers, whose reductions are known in every type. */
-void perf_input_fill(void *buffer, size_t count, unsigned dtype, unsigned op, int rank);
+/* An input of the rank: small whole numbers, whose reductions are known in every type and order. */
+void perf_input_fill_whole(void *buffer, size_t count, unsigned dtype, unsigned op, int rank);
+/*
+ * The same, but for sums and averages of the widest real numbers, sent as such: they have
+ * all their bits, and sums round. Those of three ranks and more have other bits in another order,
+ * at every eighth element at least.
+ */
+void perf_input_fill(
+	void *buffer, size_t count, unsigned dtype, unsigned wire, unsigned op, int rank);
 /* Makes so many percent of it zeros, the same on all ranks. */
 void perf_input_zero(void *buffer, size_t bytes, int percent);
-/* How many elements of a reduction of all ranks' inputs are wrong, which were sent as `wire`, and of
- * which `zeros` percent are zeros. */
+/* How many elements of a reduction of all ranks' inputs have other bits than reducing in the order
+ * of ranks gives, which were sent as `wire`, and of which `zeros` percent are zeros. */
 uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsigned wire,
 	unsigned op, int nranks, int zeros);
 /*
- * The same of a reduction that rounds after each step, in whatever order: floating-point sums and
- * averages, where they cannot be exact, may be off by the rounding errors of all steps together.
+ * The same of whole numbers and a reduction that rounds after each step, in whatever order:
+ * floating-point sums and averages, where they cannot be exact, may be off by the rounding errors
+ * of all steps together.
  */
 uint64_t perf_input_check_near(
 	const void *buffer, size_t count, unsigned dtype, unsigned op, int nranks);

@@ -217,7 +217,8 @@ static int run_size(const struct perf_settings *settings, smd_comm **comms, uint
 		goto free_buffers;
 	}
 	memset(buffers.input, STALE_BYTE, room);
-	perf_input_fill(buffers.input, row->count, settings->dtype, settings->op, settings->rank);
+	perf_input_fill(buffers.input, row->count, settings->dtype, settings->wire, settings->op,
+		settings->rank);
 	perf_input_zero(buffers.input, row->bytes, settings->zeros);
 	prepare(settings, &buffers);
 	ret = measure(settings, comms, &buffers, times, row);

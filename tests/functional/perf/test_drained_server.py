@@ -10,9 +10,9 @@ DRAINS = "is being drained: groups go on without it"
 
 class DrainedServerTest(ProgramTest):
     def start_pool(self, iterations):
-        servers = [self.start_server("--threads=2", "--drain-timeout=3600", "--heartbeat-limit=600") for _ in range(3)]
+        servers = [self.start_server("--threads=2", "--memory-limit=256M", "--drain-timeout=3600", "--heartbeat-limit=600") for _ in range(3)]
         addresses = [address for _, address in servers]
-        ranks = [self.start_rank(r, 2, addresses, "--sizes=256K", f"--iters={iterations}", **SILENCE) for r in range(2)]
+        ranks = [self.start_rank(r, 3, addresses, "--sizes=256K", f"--iters={iterations}", "--each", **SILENCE) for r in range(3)]
         ranks[0].stdout.readline()  # rank 0 has something to say when all have joined
         return [server for server, _ in servers], ranks
 

@@ -28,7 +28,7 @@ class LostServerTest(ProgramTest):
         moments = random.Random(seed)
         taken_over = 0
         for _ in range(ROUNDS):
-            servers, _, ranks = self.start_pool(3, "--sizes=4,4K,256K,2M", "--iters=60", "--warmup=1")
+            servers, _, ranks = self.start_pool(3, "--sizes=4,4K,256K,2M", "--iters=60", "--each")
             killed = moments.sample(servers, 2)
             for server in killed:
                 time.sleep(moments.random() * 0.3)
@@ -42,7 +42,7 @@ class LostServerTest(ProgramTest):
         self.assertGreater(taken_over, 0, f"seed {seed}: no server was lost while ranks worked")
 
     def test_last_one_is_named_within_a_second(self):
-        servers, addresses, ranks = self.start_pool(2, "--sizes=64K", "--iters=100000000")
+        servers, addresses, ranks = self.start_pool(2, "--sizes=64K", "--iters=100000000", "--each")
         servers[0].kill()
         time.sleep(0.5)
         for rank in ranks:

@@ -60,7 +60,7 @@ NAMESPACE = enter_namespace()
 class SilentServerTest(ProgramTest):
     def start_ranks(self, addresses, *options, limit=LIMIT, transport="auto"):
         variables = {"SUMMAND_HEARTBEAT_LIMIT": limit} if limit else {}
-        ranks = [self.start_rank(r, 2, addresses, *options, SUMMAND_TRANSPORT=transport, **variables) for r in range(2)]
+        ranks = [self.start_rank(r, 3, addresses, *options, "--each", SUMMAND_TRANSPORT=transport, **variables) for r in range(3)]
         ranks[0].stdout.readline()  # rank 0 has something to say when all have joined
         time.sleep(0.3)
         return ranks
@@ -100,7 +100,7 @@ class SilentServerTest(ProgramTest):
                 near, far = self.start_server(), self.start_server()
                 proxy = Proxy(far[1])
                 proxy.swallows = swallows
-                ranks = self.start_ranks([near[1], proxy.address], "--sizes=4,1M", "--iters=800", transport="tcp")
+                ranks = self.start_ranks([near[1], proxy.address], "--sizes=4,512K", "--iters=800", transport="tcp")
                 proxy.cut.set()
                 self.assert_taken_over(ranks, proxy.address)
 

@@ -204,7 +204,7 @@ class HybridTest(JobTest):
             if attempt == 0:
                 os.kill(int(pid), signal.SIGKILL)
         self.assertEqual(words[0], words[1])
-        self.assertIn("training goes on with the other 2 of 3", self.read(run, "logs/job.log"))
+        self.assertIn("training goes on with the other 3 of 4", self.read(run, "logs/job.log"))
         open(done, "w", encoding="ascii").close()
         self.assert_code(self.finish(run), 0)
 
@@ -220,23 +220,23 @@ class HybridTest(JobTest):
     def test_reducers_and_the_server_are_killed_under_real_ranks(self):
         """A host's reducer, then the server, then another host's reducer: ranks go on with the others, every result of every operation is
         right, and each is taken in again when the runner has started it again, a reducer with its share."""
-        self.made.make_star("one", "two", "three")
-        work = pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)",
-                     "--sizes=4K,64K,512K", f"--iters={MANY}", "--each"])
-        work["env"] = [{"name": "SUMMAND_LOG", "value": "info"}]
-        run = self.start([work, work, reduction_servers(1)], *self.made.flags("one", "two", "three"), "--grace=5", "--hybrid=auto",
+        self.made.make_star("one", "two", "three", "four")
+        chief, others = (pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)",
+                               "--sizes=4K,64K,512K", f"--iters={MANY}", "--each"], count) for count in (1, 2))
+        chief["env"] = others["env"] = [{"name": "SUMMAND_LOG", "value": "info"}]
+        run = self.start([chief, others, reduction_servers(1)], *self.made.flags("one", "two", "three", "four"), "--grace=5", "--hybrid=auto",
                          labels={"success-policy": "all-workers"})
-        self.wait_for_log(run, "workerpool0-0", "2 ranks, 3 shards")
+        self.wait_for_log(run, "workerpool0-0", "3 ranks, 4 shards")
         for times, replica in enumerate(("workerpool2-2", "workerpool2-0", "workerpool2-1"), 1):
             self.kill(replica)
-            for rank in "workerpool0-0", "workerpool1-0":
-                self.wait_for_log(run, rank, "2 of 3 reduction servers go on", times)
+            for rank in "workerpool0-0", "workerpool1-0", "workerpool1-1":
+                self.wait_for_log(run, rank, "3 of 4 reduction servers go on", times)
                 self.wait_for_log(run, rank, "of servers that are there again too", times)
         self.assert_code(self.finish(run), 0)
         self.assertIn("# wrong elements: 0 OK", self.read(run, "logs/workerpool0-0.log"))
         log = self.read(run, "logs/job.log")
         for replica in "workerpool2-0", "workerpool2-1", "workerpool2-2":
-            self.assertIn(f"{replica} was killed by signal 9 (Killed): training goes on with the other 2 of 3", log)
+            self.assertIn(f"{replica} was killed by signal 9 (Killed): training goes on with the other 3 of 4", log)
 
     def test_parameter_servers_are_in_the_way(self):
         run = self.run_job([self.work, self.work, pool(["true"])], "--hybrid=on")

@@ -1,5 +1,7 @@
-/* What summand-nccl-perf takes for a right result: whatever order and rounding of steps, and no
- * more. */
+/*
+ * What is taken for a right result: by summand-nccl-perf whatever order and rounding of steps, and
+ * no more; by summand-perf, and with --rounding, the order of ranks.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +13,6 @@
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/element.h"
 #include "reduction_server/kernels/kernels.h"
-#include "worker/nccl_perf/rounding.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
 
@@ -30,9 +31,9 @@ static void reduce_in_steps(struct numbers *out, unsigned dtype, unsigned op, in
 	struct numbers next;
 	const void *both[] = {out->bytes, next.bytes};
 
-	perf_input_fill(out->bytes, COUNT, dtype, op, first);
+	perf_input_fill_whole(out->bytes, COUNT, dtype, op, first);
 	for (int i = 1; i < nranks; i++) {
-		perf_input_fill(next.bytes, COUNT, dtype, op, (first + i) % nranks);
+		perf_input_fill_whole(next.bytes, COUNT, dtype, op, (first + i) % nranks);
 		kernel(out->bytes, both, 2, COUNT);
 	}
 }
@@ -71,7 +72,7 @@ static void averages_may_round_at_every_step(void **state)
 			for (int r = 0; r < nranks; r++) {
 				float number;
 
-				perf_input_fill(input.bytes, COUNT, SMD_FLOAT32, SMD_AVG, r);
+				perf_input_fill_whole(input.bytes, COUNT, SMD_FLOAT32, SMD_AVG, r);
 				memcpy(&number, input.bytes + i * sizeof(number), sizeof(number));
 				sum += number * factor;
 			}
@@ -131,43 +132,96 @@ static void what_is_no_number_is_wrong(void **state)
 	}
 }
 
-/* The inputs of these ranks, added one after another. */
-static void add_rounding(double sums[COUNT], const int *ranks, int nranks)
-{
-	double next[COUNT];
+/* Where the order of ranks shows: in sums of whole-width numbers, and in their averages. */
+static const unsigned telling[] = {SMD_FLOAT32, SMD_FLOAT64};
 
-	nccl_perf_rounding_fill(sums, COUNT, ranks[0]);
-	for (int r = 1; r < nranks; r++) {
-		nccl_perf_rounding_fill(next, COUNT, ranks[r]);
-		for (size_t i = 0; i < COUNT; i++) {
-			sums[i] += next[i];
+/* As a server does it, but for the order: of all ranks from `first` on, in one pass. */
+static void reduce_at_once(struct numbers *out, unsigned dtype, unsigned op, int nranks, int first)
+{
+	struct numbers inputs[RANKS_MOST];
+	const void *all[RANKS_MOST];
+
+	for (int i = 0; i < nranks; i++) {
+		perf_input_fill(inputs[i].bytes, COUNT, dtype, dtype, op, (first + i) % nranks);
+		all[i] = inputs[i].bytes;
+	}
+	smd_kernel_find(dtype, op)(out->bytes, all, (unsigned)nranks, COUNT);
+}
+
+static uint64_t wrong_in_order(
+	const struct numbers *numbers, unsigned dtype, unsigned op, int nranks)
+{
+	return perf_input_check(numbers->bytes, COUNT, dtype, dtype, op, nranks, 0);
+}
+
+static void the_order_of_ranks_is_right_in_every_type(void **state)
+{
+	struct numbers result;
+
+	(void)state;
+	for (unsigned dtype = 0; dtype < SMD_DTYPE_COUNT; dtype++) {
+		for (unsigned op = 0; op < SMD_OP_COUNT; op++) {
+			for (int nranks = 1; nranks <= RANKS_MOST; nranks++) {
+				reduce_at_once(&result, dtype, op, nranks, 0);
+				assert_int_equal(wrong_in_order(&result, dtype, op, nranks), 0);
+			}
 		}
 	}
 }
 
-/* As through reduction servers. A ring begins with another rank, and a tree adds sums. */
-static void sums_that_round_tell_their_order(void **state)
+/* A ring begins with another rank. */
+static void another_first_rank_is_noticed(void **state)
 {
-	static const int in_order[] = {0, 1, 2, 3};
-	static const int as_a_ring[] = {1, 2, 3, 0};
-	static const int swapped[] = {1, 0};
-	double sums[COUNT], others[COUNT];
+	static const unsigned ops[] = {SMD_SUM, SMD_AVG};
+	struct numbers result;
 
 	(void)state;
-	add_rounding(sums, in_order, 4);
-	assert_int_equal(nccl_perf_rounding_check(sums, COUNT, 4), 0);
-	sums[COUNT - 1] *= 1 + 0x1p-52; /* by one bit, or two */
-	assert_int_equal(nccl_perf_rounding_check(sums, COUNT, 4), 1);
-	add_rounding(sums, as_a_ring, 4);
-	assert_true(nccl_perf_rounding_check(sums, COUNT, 4) > COUNT / 8);
-	add_rounding(sums, in_order, 2);
-	add_rounding(others, in_order + 2, 2);
-	for (size_t i = 0; i < COUNT; i++) {
-		others[i] += sums[i];
+	for (size_t i = 0; i < 4; i++) {
+		unsigned dtype = telling[i / 2], op = ops[i % 2];
+
+		for (int nranks = 3; nranks <= RANKS_MOST; nranks++) {
+			for (int first = 2; first < nranks; first++) {
+				reduce_at_once(&result, dtype, op, nranks, first);
+				assert_true(wrong_in_order(&result, dtype, op, nranks) > COUNT / 8);
+			}
+		}
+		reduce_at_once(&result, dtype, op, 2, 1);
+		assert_int_equal(wrong_in_order(&result, dtype, op, 2), 0);
 	}
-	assert_true(nccl_perf_rounding_check(others, COUNT, 4) > COUNT / 8);
-	add_rounding(sums, swapped, 2);
-	assert_int_equal(nccl_perf_rounding_check(sums, COUNT, 2), 0);
+}
+
+/* A tree adds sums. */
+static void sums_of_sums_are_noticed(void **state)
+{
+	struct numbers halves[2], inputs[4], result;
+
+	(void)state;
+	for (size_t t = 0; t < 2; t++) {
+		smd_kernel *add = smd_kernel_find(telling[t], SMD_SUM);
+
+		for (int r = 0; r < 4; r++) {
+			perf_input_fill(inputs[r].bytes, COUNT, telling[t], telling[t], SMD_SUM, r);
+		}
+		for (int half = 0; half < 2; half++) {
+			add(halves[half].bytes,
+				(const void *[]){&inputs[2 * half], &inputs[2 * half + 1]}, 2,
+				COUNT);
+		}
+		add(result.bytes, (const void *[]){&halves[0], &halves[1]}, 2, COUNT);
+		assert_true(wrong_in_order(&result, telling[t], SMD_SUM, 4) > COUNT / 8);
+	}
+}
+
+static void one_bit_is_noticed(void **state)
+{
+	struct numbers result;
+
+	(void)state;
+	for (size_t t = 0; t < 2; t++) {
+		reduce_at_once(&result, telling[t], SMD_SUM, 4, 0);
+		result.bytes[(COUNT - 1) * smd_dtype_bytes(telling[t])] ^= 1;
+		assert_int_equal(wrong_in_order(&result, telling[t], SMD_SUM, 4), 1);
+	}
 }
 
 int main(void)
@@ -178,7 +232,10 @@ int main(void)
 		cmocka_unit_test(a_bit_is_noticed_where_results_are_exact),
 		cmocka_unit_test(what_is_far_off_is_noticed_in_every_type),
 		cmocka_unit_test(what_is_no_number_is_wrong),
-		cmocka_unit_test(sums_that_round_tell_their_order),
+		cmocka_unit_test(the_order_of_ranks_is_right_in_every_type),
+		cmocka_unit_test(another_first_rank_is_noticed),
+		cmocka_unit_test(sums_of_sums_are_noticed),
+		cmocka_unit_test(one_bit_is_noticed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
