@@ -78,7 +78,7 @@ static bool comm_is_carried_by(const struct smd_comm *comm, unsigned i)
 	const struct smd_epoch *first = &comm->base;
 
 	return i < first->nremotes && comm->context->remotes.each[i]->shard == 0 &&
-	       first->flows[i].joined && !first->flows[i].over && !first->flows[i].dead;
+	       !first->flows[i].over && !first->flows[i].dead;
 }
 
 /* What is dealt to the shards that are there, and whose they are. NULL: no memory. */
@@ -149,6 +149,23 @@ void smd_group_tune(struct smd_comm *comm)
 	}
 }
 
+/* Whoever wonders why a server does nothing finds it in the log. */
+static void comm_tell_servers(const struct smd_comm *comm, uint64_t before)
+{
+	uint64_t without = comm->tuning->servers.without;
+	char server[160];
+
+	for (unsigned t = 0; t < comm->context->ntargets; t++) {
+		if ((without ^ before) >> t & 1) {
+			smd_target_name(&comm->context->targets[t], server);
+			smd_log(SMD_LOG_INFO, "libsummand", "group %s: %s %s", comm->group, server,
+				without >> t & 1 ? "answers late whatever it gets, and is tried "
+						   "without a share"
+						 : "is tried with a share again");
+		}
+	}
+}
+
 /* What was measured is of other servers; without memory for it this table stays as it is. */
 static void comm_tuned(struct smd_comm *comm, bool same_servers)
 {
@@ -158,7 +175,10 @@ static void comm_tuned(struct smd_comm *comm, bool same_servers)
 		return;
 	}
 	if (same_servers) {
+		uint64_t without = comm->tuning->servers.without;
+
 		smd_tuning_applied(comm->tuning, smd_clock_ns());
+		comm_tell_servers(comm, without);
 		return;
 	}
 	smd_group_stop_tuning(comm);
