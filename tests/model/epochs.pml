@@ -10,6 +10,7 @@
  *   SERVERS    that there are
  *   JOINS      the last of them is in no table at first, and may be taken in
  *   DRAINS     the first of them may be asked to end: it is dealt nothing, and then left
+ *   LEAVES_OUT the first of them may be dealt nothing, and then something again
  *   ASKS       how many candidates rank 0 asks all to join
  *   REFUSALS   how many of them some rank has no memory for
  *   DURING     servers die only when it has asked for one
@@ -121,7 +122,7 @@ c_code {
 enum { NOT_SENT, ARRIVED, ANSWERED };                /* part[] */
 enum { INPUT, PREFIX, RESULT, OVERWRITTEN, MIXED };  /* carries[]: MIXED is a prefix that is called input */
 enum { EVER = 15 };
-enum { NOTHING, JOIN, IDLE, LEAVE };                 /* sought */
+enum { NOTHING, JOIN, IDLE, LEAVE, OUT, BACK };      /* sought */
 enum { REFUSED = 1, PROMISED = 2 };                  /* answer[] */
 enum { ALL = (1 << SERVERS) - 1, DRAINED = 1 << 0, JOINING = 1 << (SERVERS - 1) };
 
@@ -547,6 +548,11 @@ static int wanted(void)
 		return now.idle[now.nrecords] & DRAINED ? LEAVE : IDLE;
 	}
 #endif
+#ifdef LEAVES_OUT
+	if (!(dead & DRAINED) && (ALL & ~dead & ~DRAINED)) {
+		return now.idle[now.nrecords] & DRAINED ? BACK : OUT;
+	}
+#endif
 	return NOTHING;
 }
 
@@ -607,7 +613,7 @@ static int can_promise(int r)
 
 static void promise(int r)
 {
-	now.promised[r] = now.begun[r] + (now.sought == JOIN);
+	now.promised[r] = now.begun[r] + (now.sought != IDLE && now.sought != LEAVE);
 	now.answer[r] = PROMISED + now.promised[r];
 }
 
@@ -690,7 +696,9 @@ static void conclude(void)
 	f = now.answer[0];
 #endif
 	dead = now.sought == JOIN ? dead & ~JOINING : now.sought == LEAVE ? dead | DRAINED : dead;
-	add_record(dead, now.sought == IDLE ? DRAINED : idle_now(), f - PROMISED);
+	add_record(dead,
+		now.sought == IDLE || now.sought == OUT ? DRAINED : now.sought == BACK ? 0 : idle_now(),
+		f - PROMISED);
 }
 
 /* Something must become of it. */
