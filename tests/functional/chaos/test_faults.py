@@ -17,6 +17,7 @@ import loss  # noqa: E402
 import pressure  # noqa: E402
 import proxy  # noqa: E402
 import stage  # noqa: E402
+import witness  # noqa: E402
 
 CARRY = os.path.join(SOURCE, "tools", "chaotic", "carry.py")
 BYTES = bytes(range(256)) * 80
@@ -257,6 +258,17 @@ class SignalTest(unittest.TestCase):
             self.assertLess(time.monotonic() - began, PATIENCE_S)
             time.sleep(0.01)
         self.assertGreaterEqual(time.monotonic() - began, stage.STOP_S)
+
+
+class WitnessTest(unittest.TestCase):
+    def test_waits_between_two_moments(self):
+        """Those that had begun before, or had not ended, too."""
+        seen = witness.Witness()
+        time.sleep(0.3)  # on every processor of most hosts
+        self.assertGreater(len(seen.waits), 1)
+        seen.waits = [(10, 1), (20, 4)]
+        for begin, end, wait in ((9.5, 11, 1), (8, 9.5, 1), (8, 8.5, 0), (10.5, 15, 0), (10.5, 17, 4), (5, 30, 4)):
+            self.assertEqual(seen.slack(begin, end), witness.WAITS * wait, (begin, end))
 
 
 if __name__ == "__main__":
