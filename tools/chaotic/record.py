@@ -5,6 +5,7 @@ import json
 import cells
 
 HELD, BROKEN, SKIPPED = "held", "broken", "skipped"
+TRIES = 3  # what is skipped is played again, but not for ever
 
 
 class Record:
@@ -30,7 +31,10 @@ class Record:
                 file.write(json.dumps({"cell": cells.name_of(cell), "seed": seed, "result": result, "text": text}) + "\n")
 
     def times(self, cell):
-        return len(self.plays.get(cell, ()))
+        """How often it was played; what was skipped counts only when it has been so again and again."""
+        results = self.plays.get(cell, [])
+        skipped = results.count(SKIPPED)
+        return len(results) - (skipped if skipped < TRIES else 0)
 
     def least_played(self, chosen):
         least = min(map(self.times, chosen))

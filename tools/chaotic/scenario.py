@@ -9,7 +9,7 @@ from stage import Broken, enter_network
 
 
 def main(process, moment, fault, seed, build, folder):
-    """Exit code: 0 with how long it took; 1 with what did not hold; 77 where this machine cannot play it."""
+    """Exit code: 0 with how long it took; 1 with what did not hold; 77 where this machine cannot play it, or had no processor for it."""
     if not enter_network():
         print("a network of its own needs root and ip")
         return 77
@@ -19,8 +19,9 @@ def main(process, moment, fault, seed, build, folder):
         play = kind((process, moment, fault), seed, build, folder)
         play.run()
     except Broken as broken:
-        print(broken)
-        return 1
+        away = play.witness.away()
+        print(f"a processor was away for {away:.1f} s, so this is not judged: {broken}" if away else broken)
+        return 77 if away else 1
     print("; ".join(play.times))
     return 0
 

@@ -13,6 +13,7 @@ import time
 SLEEP_S = 0.01
 WORK_S = 0.0005
 WAITS = 5  # one after the other
+AWAY_S = 1.5  # limits of silence are 2 s and more, and nobody can be blamed for them then
 
 
 class Witness:
@@ -31,6 +32,11 @@ class Witness:
             now = time.monotonic()
             self.waits.append((now, now - self.began - SLEEP_S - WORK_S))
             self.began = now
+
+    def away(self):
+        """The longest wait, if a processor was away for so long that processes had to be taken for dead; else 0."""
+        longest = max((wait for _, wait in self.waits), default=0)
+        return longest if longest > AWAY_S else 0
 
     def slack(self, begin, end):
         """What a bound may be exceeded by for the sake of what there was between these moments, also what goes on."""
