@@ -145,7 +145,7 @@ static int comm_reserve(struct smd_server_comm *comm, struct smd_error *error)
 
 	/* What must be done again after a loss needs memory, too. */
 	if (spare && comm->job->reserved + buffers + spare > most) {
-		smd_windows_want(comm->resources);
+		smd_windows_yield(comm, comm->job->reserved + buffers + spare - most);
 		return smd_error_set(
 			error, ENOSPC, "group %s: no memory for other streams", comm->name);
 	}

@@ -10,6 +10,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/queue.h>
 
 #include "reduction_server/engine/buffer_pool.h"
@@ -18,9 +19,10 @@
 #define SMD_JOB_MOST(all) ((all) - (all) / 8)
 
 struct smd_server_job {
-	unsigned comms;  /* that are not freed; the last one takes the job along */
-	unsigned lanes;  /* that are in groups */
-	size_t reserved; /* buffers that its communicators have been promised */
+	unsigned comms;           /* that are not freed; the last one takes the job along */
+	unsigned lanes;           /* that are in groups */
+	size_t reserved;          /* buffers that its communicators have been promised */
+	uint64_t yields_until_ns; /* other streams lacked memory: until then windows are of one */
 	LIST_ENTRY(smd_server_job) link;
 	char name[];
 };

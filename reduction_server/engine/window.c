@@ -3,12 +3,14 @@
 
 #include <errno.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/engine/comm.h"
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/resources.h"
 
 #define SHORT_LOOKS 2 /* who has just worked is idle at the second */
+#define YIELD_NS    (2 * SMD_SECOND_NS)
 
 size_t smd_window_buffers(const struct smd_server_comm *comm, unsigned window)
 {
@@ -20,6 +22,27 @@ void smd_windows_want(struct smd_resources *resources)
 	resources->short_looks = SHORT_LOOKS;
 }
 
+void smd_windows_yield(const struct smd_server_comm *comm, size_t more)
+{
+	size_t granted = 0;
+	const struct smd_server_comm *one;
+
+	smd_windows_want(comm->resources);
+	TAILQ_FOREACH (one, &comm->comms->list, link) {
+		if (one->job == comm->job && one->reserved_window > 1) {
+			granted += smd_window_buffers(one, one->reserved_window - 1);
+		}
+	}
+	if (granted >= more) {
+		comm->job->yields_until_ns = smd_clock_ns() + YIELD_NS;
+	}
+}
+
+static bool window_yields(const struct smd_server_job *job)
+{
+	return job->yields_until_ns != 0 && smd_clock_ns() < job->yields_until_ns;
+}
+
 /* More window while the shard has plenty, back to one slot when it runs short, or the job has more
  * than its share where there are others. */
 static void window_adjust(struct smd_server_comm *comm)
@@ -29,10 +52,11 @@ static void window_adjust(struct smd_server_comm *comm)
 	unsigned most = comm->resources->window;
 	size_t spare = pool->total - pool->reserved;
 	size_t share = smd_jobs_share(jobs, pool);
-	bool enough =
-		spare >= pool->total / 8 && (jobs->working == 1 || comm->job->reserved <= share);
+	bool yields = window_yields(comm->job);
+	bool enough = !yields && spare >= pool->total / 8 &&
+		      (jobs->working == 1 || comm->job->reserved <= share);
 
-	if (comm->reserved_window < most) {
+	if (comm->reserved_window < most && !yields) {
 		size_t more = smd_window_buffers(comm, most - comm->reserved_window);
 
 		if (spare >= more + pool->total / 4 &&

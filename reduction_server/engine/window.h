@@ -35,6 +35,12 @@ void smd_window_settle(struct smd_server_comm *comm);
 /* Memory is short for somebody: the next looks ask idle communicators for theirs. */
 void smd_windows_want(struct smd_resources *resources);
 
+/*
+ * The communicator's streams need not be, and there are no `more` buffers for them: for a moment
+ * the job's windows give way, if that is enough. Ranks ask again half a second or a second later.
+ */
+void smd_windows_yield(const struct smd_server_comm *comm, size_t more);
+
 /* From time to time: where memory was short since the last look, asks all communicators that have
  * done nothing since then. */
 void smd_windows_shrink_idle(struct smd_comms *comms);

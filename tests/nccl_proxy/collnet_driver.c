@@ -26,6 +26,7 @@ static const struct {
 	{"memory", servers_have_no_memory},
 	{"strangers", strangers_come},
 	{"server_dies", server_dies},
+	{"servers_return", servers_return},
 	{"stall", servers_stall},
 	{"rank_dies", rank_dies},
 	{"pending", close_with_pending},

@@ -160,6 +160,78 @@ bool server_dies(void)
 	return good;
 }
 
+/* Kills `n` servers, from `first` on, with operations in flight that end well; and more follow. */
+static void lose_in_flight(struct fleet_node *node, struct proxy *proxy,
+	const struct servers *servers, int first, int n)
+{
+	struct stream stream;
+
+	begin(proxy, &stream);
+	fleet_barrier(node);
+	for (int i = first; node->rank == 0 && i < first + n; i++) {
+		servers_signal(servers, i, SIGKILL);
+	}
+	if (node->rank == WITHHOLDER) {
+		stream = stream_of(proxy, SLOTS);
+	}
+	stream_finish(&stream);
+	stream = stream_of(proxy, SLOTS);
+	stream_finish(&stream);
+	for (int i = first; i < first + n; i++) {
+		CHECK(logbook_has(NCCL_LOG_WARN, servers->addresses[i]));
+	}
+}
+
+/* Whether all nodes have said so. */
+static bool all_say(struct fleet_node *node, const char *text)
+{
+	bool all[NODES];
+	bool mine = logbook_has(NCCL_LOG_INFO, text);
+
+	fleet_gather(node, &mine, sizeof(mine), all);
+	return all[0] && all[1] && all[2];
+}
+
+/* Two die at once; one is started in its place, and serves alone when the third has died too. */
+static void lose_two_and_regain_one(struct fleet_node *node)
+{
+	struct servers servers = *(const struct servers *)node->argument;
+	void *library = library_open();
+	struct collnet collnet;
+	struct proxy proxy;
+	struct stream stream;
+
+	collnet_find(&collnet, library, COLLNET_NEWEST);
+	proxy_open(&proxy, &collnet, node, &shape);
+	lose_in_flight(node, &proxy, &servers, 1, 2);
+	if (node->rank == 0) {
+		servers_restart(&servers, 1);
+	}
+	do {
+		stream = stream_of(&proxy, SLOTS);
+		stream_finish(&stream);
+	} while (!all_say(node, "is there and serves again"));
+	lose_in_flight(node, &proxy, &servers, 0, 1);
+	fleet_barrier(node);
+	drop(&proxy, node);
+	library_close(library);
+}
+
+bool servers_return(void)
+{
+	static struct servers servers;
+	bool good;
+
+	servers_start(&servers, 3);
+	setenv(LIST_VARIABLE, servers.list, 1);
+	good = fleet_run(&(struct fleet){.nnodes = NODES,
+		.seconds = 40,
+		.body = lose_two_and_regain_one,
+		.argument = &servers});
+	servers_stop(&servers);
+	return good;
+}
+
 /* ---- a rank ---- */
 
 static void lose_rank(struct fleet_node *node)

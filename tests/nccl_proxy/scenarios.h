@@ -33,6 +33,7 @@ bool strangers_come(void);
 
 /* failures.c: in flight */
 bool server_dies(void);
+bool servers_return(void);
 bool servers_stall(void);
 bool rank_dies(void);
 bool close_with_pending(void);

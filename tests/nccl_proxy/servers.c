@@ -13,7 +13,7 @@
 
 #define DRAIN_POLLS 1500 /* of 10 ms */
 
-static void run_server(int ready, pid_t parent)
+static void run_server(const char *address, int ready, pid_t parent)
 {
 	const char *build = getenv("SUMMAND_BUILD");
 	const char *rdma = getenv("SUMMAND_TEST_RDMA"); /* the address of an RDMA device */
@@ -28,25 +28,30 @@ static void run_server(int ready, pid_t parent)
 		_exit(126);
 	}
 	snprintf(path, sizeof(path), "%s/bin/summand-reduction-server", build);
-	snprintf(listen, sizeof(listen), "--listen=%s:0", rdma ? rdma : "127.0.0.1");
+	snprintf(listen, sizeof(listen), "--listen=%s%s",
+		address ? address
+		: rdma  ? rdma
+			: "127.0.0.1",
+		address ? "" : ":0");
 	snprintf(option, sizeof(option), "--ready-fd=%d", ready);
 	snprintf(token, sizeof(token), "--token-file=%s", token_file ? token_file : "");
 	setenv("SUMMAND_LOG", "error", 0);
 	if (!freopen("/dev/null", "w", stdout)) {
 		_exit(126);
 	}
-	execl(path, path, listen, "--threads=1", rdma ? "--memory-limit=64M" : "--memory-limit=512M",
+	execl(path, path, listen, "--threads=1",
+		rdma ? "--memory-limit=64M" : "--memory-limit=512M",
 		rdma ? "--transport=auto" : "--transport=tcp", "--bandwidth=10gbps", option,
 		token_file ? token : (char *)NULL, (char *)NULL);
 	perror(path);
 	_exit(127);
 }
 
-static void start_one(struct servers *servers, int which)
+/* Its address is any free one, where none is given. */
+static void start_one(struct servers *servers, int which, const char *address)
 {
 	pid_t parent = getpid();
 	char line[128] = "";
-	size_t used;
 	int ends[2];
 	FILE *notify;
 	pid_t child;
@@ -57,7 +62,7 @@ static void start_one(struct servers *servers, int which)
 	CHECK(child >= 0);
 	if (child == 0) {
 		close(ends[0]);
-		run_server(ends[1], parent);
+		run_server(address, ends[1], parent);
 	}
 	close(ends[1]);
 	notify = fdopen(ends[0], "r");
@@ -66,9 +71,6 @@ static void start_one(struct servers *servers, int which)
 	CHECK(sscanf(line, "ready %63s", servers->addresses[which]) == 1);
 	fclose(notify);
 	servers->pids[which] = child;
-	used = strlen(servers->list);
-	snprintf(servers->list + used, sizeof(servers->list) - used, "%s%s", which ? "," : "",
-		servers->addresses[which]);
 }
 
 void servers_start(struct servers *servers, int n)
@@ -76,8 +78,20 @@ void servers_start(struct servers *servers, int n)
 	memset(servers, 0, sizeof(*servers));
 	CHECK(n <= SERVERS_MAX);
 	for (servers->n = 0; servers->n < n; servers->n++) {
-		start_one(servers, servers->n);
+		size_t used = strlen(servers->list);
+
+		start_one(servers, servers->n, NULL);
+		snprintf(servers->list + used, sizeof(servers->list) - used, "%s%s",
+			used ? "," : "", servers->addresses[servers->n]);
 	}
+}
+
+void servers_restart(struct servers *servers, int which)
+{
+	char address[sizeof(servers->addresses[which])];
+
+	memcpy(address, servers->addresses[which], sizeof(address));
+	start_one(servers, which, address);
 }
 
 void servers_signal(const struct servers *servers, int which, int signal_number)

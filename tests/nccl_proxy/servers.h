@@ -25,6 +25,10 @@ void servers_start(struct servers *servers, int n);
 /* Sends a signal; by any process. */
 void servers_signal(const struct servers *servers, int which, int signal_number);
 
+/* Starts another at the address of one that was killed; as a process of the caller, with which it
+ * ends. */
+void servers_restart(struct servers *servers, int which);
+
 /* Ends them, and fails when one that nobody killed or stopped does not drain: it still has
  * communicators. */
 void servers_stop(struct servers *servers);

@@ -9,7 +9,8 @@ import subprocess
 from job import ADDRESS, LONG, OVER_HOSTS, SUMMAND, at_once, bash, command_of, processes_with, reduction_servers, wait_until
 from servers import READY, ServersBase
 
-PERF = "exec summand-perf allreduce --group=scaled --nranks=2 --rank=$RANK --sizes=256K --iters=6000 --warmup=1"
+PERF = "SUMMAND_LOG=info exec summand-perf allreduce --group=scaled --nranks=3 --rank=$RANK --sizes=128K --each --warmup=0 --iters="
+LEFT = r"from operation (\d+) on, with \d+ shards of servers that stay"
 
 
 def replica_of(pid):
@@ -165,7 +166,7 @@ class ScaleTest(ServersBase):
         self.end_well(run)
 
     def test_real_ranks_take_in_one_more(self):
-        run = self.start([bash(PERF.replace("6000", "20000")), bash(PERF.replace("6000", "20000")), reduction_servers(1)])
+        run = self.start([bash(PERF + "20000"), bash(PERF + "20000", 2), reduction_servers(1)])
         self.wait_until_said(run, "# summand-perf")
         self.scale(run, 2)
         self.wait_until_said(run, "was added and serves; 2 of 2 reduction servers go on", 2)
@@ -174,9 +175,9 @@ class ScaleTest(ServersBase):
         results = {each["name"]: each["results"] for each in self.read_json(run, "summary.json")["replicas"]}
         self.assertGreater(int(results["workerpool2-1"]["chunks"]), 0)
 
-    def test_real_ranks_go_on_with_fewer(self):
-        """Two of three servers are asked to end, and asked again: they leave at an operation of the ranks, or at once if that comes first."""
-        run = self.start([bash(PERF), bash(PERF), reduction_servers(3)], "--grace=10")
+    def drain_two_of_three(self, iterations):
+        """The first operation without them; none: the ranks had ended."""
+        run = self.start([bash(f"{PERF}{iterations}"), bash(f"{PERF}{iterations}", 2), reduction_servers(3)], "--grace=10")
         self.wait_until_said(run, "# summand-perf")
         self.scale(run, 1)
         for pid in processes_with(self.mark):
@@ -186,7 +187,16 @@ class ScaleTest(ServersBase):
         self.assert_code(self.finish(run), 0)
         self.assertIn("# wrong elements: 0 OK", self.read(run, "logs/workerpool0-0.log"))
         states = [each["state"] for each in self.read_json(run, "state.json")["replicas"]]
-        self.assertEqual(states, ["SUCCEEDED"] * 2 + ["STOPPED"] * 3)
+        self.assertEqual(states, ["SUCCEEDED"] * 3 + ["STOPPED"] * 3)
+        left = re.findall(LEFT, self.read(run, "logs/workerpool0-0.log"))
+        return int(left[-1]) if left else iterations
+
+    def test_real_ranks_go_on_with_fewer(self):
+        """Two of three servers are asked to end, and asked again: they leave at an operation of the ranks, and others follow."""
+        iterations = 6000
+        while self.drain_two_of_three(iterations) >= iterations:
+            iterations *= 4
+            self.assertLess(iterations, 100000, "ranks have always ended before the servers")
 
 
 if __name__ == "__main__":

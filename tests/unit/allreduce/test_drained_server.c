@@ -26,17 +26,34 @@
 
 static bool over_card;
 
-enum { RANKS = 2, SERVERS = 3, COMMS = 2, LARGE = 30000 };
+enum {
+	RANKS = 3,
+	SERVERS = 3,
+	COMMS = 2,
+	LARGE = 30000,
+	CHUNK = 64 << 10,
+	WINDOW = 8,
+	/* A working communicator's window fits, and not beside it what other streams must leave. */
+	SCARCE = WINDOW * (RANKS + 1) + 20
+};
 
 /* Who waits for the end of it waits for longer than the test may take; and no machine is so slow
  * that somebody seems to be silent. */
 static const struct smd_server_config patient = {
 	.memory_bytes = 256u << 20, .drain_s = 3600, .heartbeat_ms = 600000};
 
+static const struct smd_server_config scarce = {.shards = 1,
+	.window = WINDOW,
+	.chunk_bytes = CHUNK,
+	.memory_bytes = SCARCE * SMD_BUFFER_POOL_STRIDE(CHUNK),
+	.drain_s = 3600,
+	.heartbeat_ms = 600000};
+
 struct history {
 	struct pool *pool;
-	unsigned ndrained; /* of the servers, from the first one on */
-	bool rests;        /* no operation begins meanwhile */
+	const struct smd_server_config *config; /* NULL: patient */
+	unsigned ndrained;                      /* of the servers, from the first one on */
+	bool rests;                             /* no operation begins meanwhile */
 	bool again;        /* and others are started in their places: until they serve */
 	atomic_uint begun; /* ranks that have */
 	atomic_bool over;
@@ -132,7 +149,8 @@ static void *drain_servers(void *arg)
 
 static void run(const char *transport, struct history *history)
 {
-	const struct smd_server_config configs[SERVERS] = {patient, patient, patient};
+	const struct smd_server_config config = history->config ? *history->config : patient;
+	const struct smd_server_config configs[SERVERS] = {config, config, config};
 	struct pool pool;
 	pthread_t thread;
 
@@ -166,6 +184,15 @@ static void two_leave_at_once(void **state)
 	run("tcp", &history);
 }
 
+/* Windows grow until nothing is left for the streams of another table: they give way to it. */
+static void one_with_little_memory_leaves(void **state)
+{
+	struct history history = {.ndrained = 1, .config = &scarce};
+
+	(void)state;
+	run("tcp", &history);
+}
+
 static void one_leaves_ranks_that_rest(void **state)
 {
 	struct history history = {.ndrained = 1, .rests = true};
@@ -187,6 +214,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(one_leaves_ranks_that_work),
 		cmocka_unit_test(two_leave_at_once),
+		cmocka_unit_test(one_with_little_memory_leaves),
 		cmocka_unit_test(one_leaves_ranks_that_rest),
 		cmocka_unit_test(one_that_left_is_taken_in_again),
 	};
