@@ -186,7 +186,7 @@ static void lose_in_flight(struct fleet_node *node, struct proxy *proxy,
 static bool all_say(struct fleet_node *node, const char *text)
 {
 	bool all[NODES];
-	bool mine = logbook_has(NCCL_LOG_INFO, text);
+	bool mine = logbook_has(NCCL_LOG_WARN, text);
 
 	fleet_gather(node, &mine, sizeof(mine), all);
 	return all[0] && all[1] && all[2];
