@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -192,6 +193,69 @@ static void a_rank_in_poll_mode_may_pause(void **state)
 	unsetenv("SUMMAND_PROGRESS");
 }
 
+/* TCP's own limit, of 20 s, is one second in this program, and 0 stays for ever. Sockets hold less
+ * than a chunk. */
+int __real_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size);
+int __wrap_setsockopt(int fd, int level, int name, const void *value, socklen_t size)
+{
+	const int little = 64 << 10;
+	int patience_ms;
+
+	if (level != IPPROTO_TCP || name != TCP_USER_TIMEOUT) {
+		return __real_setsockopt(fd, level, name, value, size);
+	}
+	(void)__real_setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &little, sizeof(little));
+	memcpy(&patience_ms, value, sizeof(patience_ms));
+	patience_ms /= 20;
+	return __real_setsockopt(fd, level, name, &patience_ms, sizeof(patience_ms));
+}
+
+enum { MUCH = 1 << 20 }; /* elements: a window of results */
+
+/* Rank 0 has sent a window of chunks and computes, when the other's parts come and all of its
+ * results are sent to it. */
+static void compute_with_results_unread(struct pool_rank *rank)
+{
+	atomic_bool *sent = rank->argument;
+	float *buffer = malloc(MUCH * sizeof(*buffer));
+	smd_request *request;
+
+	for (int k = 0; k < 3; k++) { /* the window grows */
+		pool_fill(buffer, rank->rank, k, MUCH);
+		CHECK(smd_allreduce(rank->comm, buffer, buffer, MUCH, SMD_FLOAT32, SMD_SUM) == 0);
+	}
+	pool_fill(buffer, rank->rank, 3, MUCH);
+	while (rank->rank != 0 && !atomic_load(sent)) {
+		usleep(1000);
+	}
+	CHECK(smd_allreduce_start(
+		      rank->comm, buffer, buffer, MUCH, SMD_FLOAT32, SMD_SUM, &request) == 0);
+	for (int i = 0; rank->rank == 0 && i < 300; i++) {
+		CHECK(smd_request_test(request) == 0);
+		usleep(1000);
+	}
+	if (rank->rank == 0) {
+		atomic_store(sent, true);
+		usleep(3000000);
+	}
+	CHECK(smd_request_wait(request) == 0);
+	pool_check_sum(buffer, 2, 3, MUCH);
+	free(buffer);
+}
+
+static void a_rank_in_poll_mode_may_leave_its_results_unread(void **state)
+{
+	atomic_bool sent = false;
+
+	(void)state;
+	setenv("SUMMAND_PROGRESS", "poll", 1);
+	setenv("SUMMAND_HEARTBEAT_LIMIT", "600", 1);
+	pool_run(&pool, 2, "unread", compute_with_results_unread, &sent);
+	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
+	unsetenv("SUMMAND_PROGRESS");
+}
+
 /* How long the server's end of that connection waits for what it sends to be taken; 0: for ever. */
 static int patience_of_other_end(const struct raw *raw)
 {
@@ -246,6 +310,7 @@ int main(void)
 		cmocka_unit_test(a_worker_may_ask_too),
 		cmocka_unit_test(who_stops_in_the_middle_of_a_frame_is_lost),
 		cmocka_unit_test(a_rank_in_poll_mode_may_pause),
+		cmocka_unit_test(a_rank_in_poll_mode_may_leave_its_results_unread),
 		cmocka_unit_test(who_answers_only_when_called_may_take_nothing_for_long),
 	};
 
