@@ -4,7 +4,14 @@
 #include <stdio.h>
 
 #define PAUSE_PART 2 /* of the limit, and more: for so long the other end may have missed us */
-#define ASKS       3 /* in the limit, the last of which is the end */
+#define LOOKS      4 /* in the limit at least, however late we look */
+#define ASKS_AFTER 3 /* part of the limit, */
+/*
+ * and then at each look. What we have asked may be lost with the link, and is sent again by a network card
+ * only after its own time-out, which may be as long as the limit. But the first thing that comes when the
+ * link is back shows the other end's card what is missing, and it asks for that at once.
+ */
+#define ASKS_AGAIN SMD_HEARTBEAT_POLLS
 /*
  * A question waits behind the results or parts that were queued before it, for long on a slow link;
  * while these leave, the other end takes them. Questions and notices alone stay below that.
@@ -23,16 +30,11 @@ void smd_heartbeat_begin(
 	};
 }
 
-/*
- * While what we have sent is not acknowledged the silence may be that of a link which is away: when
- * it is back, the question is sent again only some time later. The other end has that time, and twice
- * the limit at most.
- */
-static uint64_t limit_of_lane(const struct smd_lane *lane, uint64_t limit_ns)
+/* Of the silence, when it is asked about next. */
+static uint64_t next_question_ns(const struct smd_heartbeat *heartbeat, uint64_t limit_ns)
 {
-	uint64_t resend_ns = smd_lane_resend_ns(lane);
-
-	return limit_ns + (resend_ns < limit_ns ? resend_ns : limit_ns);
+	return heartbeat->asked_ns ? heartbeat->asked_ns + limit_ns / ASKS_AGAIN
+				   : limit_ns / ASKS_AFTER;
 }
 
 enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
@@ -42,7 +44,7 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	 * When we have not polled for long it was us who stood still, and what the other end has
 	 * sent meanwhile waits to be read: that is not its silence.
 	 */
-	uint64_t most = limit_ns / (ASKS + 1);
+	uint64_t most = limit_ns / LOOKS;
 	uint64_t passed = now_ns - heartbeat->looked_ns;
 
 	heartbeat->looked_ns = now_ns;
@@ -59,10 +61,10 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 		return SMD_HEARTBEAT_ALIVE;
 	}
 	heartbeat->silent_ns += passed < most ? passed : most;
-	if (heartbeat->silent_ns >= limit_of_lane(lane, limit_ns)) {
+	if (heartbeat->silent_ns >= limit_ns) {
 		return SMD_HEARTBEAT_SILENT;
 	}
-	if (heartbeat->silent_ns - heartbeat->asked_ns >= limit_ns / ASKS) {
+	if (heartbeat->silent_ns >= next_question_ns(heartbeat, limit_ns)) {
 		heartbeat->asked_ns = heartbeat->silent_ns;
 		return SMD_HEARTBEAT_ASK;
 	}

@@ -33,9 +33,8 @@ struct smd_heartbeat {
 
 enum smd_heartbeat_state {
 	SMD_HEARTBEAT_ALIVE,
-	SMD_HEARTBEAT_ASK,   /* now is the time for a PING: a third of the limit is over */
-	SMD_HEARTBEAT_SILENT /* nothing has come for as long as the limit; somewhat longer where what
-				was sent is not acknowledged, and may be lost and sent again */
+	SMD_HEARTBEAT_ASK,   /* now is the time for a PING: a third of the limit is over, or more */
+	SMD_HEARTBEAT_SILENT /* nothing has come for as long as the limit */
 };
 
 void smd_heartbeat_begin(

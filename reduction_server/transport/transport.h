@@ -324,11 +324,6 @@ struct smd_transport_ops {
 	 */
 	void (*keepalive_only)(struct smd_lane *lane);
 	/*
-	 * How long it may take until what is on its way to the other end is sent again, if it was
-	 * lost; 0: all of it was acknowledged, so the way there is open. NULL operation: not known.
-	 */
-	uint64_t (*resend_ns)(const struct smd_lane *lane);
-	/*
 	 * From now on the owner polls the lane all the time, and its loop no longer watches it:
 	 * that spares the kernel to tell the loop of everything that comes. NULL operation: there
 	 * is no such thing, and the loop must go on to turn.
@@ -574,11 +569,6 @@ static inline void smd_lane_keepalive_only(struct smd_lane *lane)
 	if (lane->ops->keepalive_only) {
 		lane->ops->keepalive_only(lane);
 	}
-}
-
-static inline uint64_t smd_lane_resend_ns(const struct smd_lane *lane)
-{
-	return lane->ops && lane->ops->resend_ns ? lane->ops->resend_ns(lane) : 0;
 }
 
 /* Whether the loop need not turn for the lane any more. */

@@ -12,7 +12,7 @@ void smd_frame_encode(const struct smd_frame *frame, uint8_t bytes[SMD_FRAME_SIZ
 {
 	memcpy(bytes, "SMD", 3);
 	bytes[3] = SMD_WIRE_VERSION;
-	bytes[4] = frame->kind;
+	bytes[SMD_FRAME_KIND_AT] = frame->kind;
 	bytes[5] = frame->dtype;
 	bytes[6] = frame->op;
 	bytes[7] = frame->collective;

@@ -30,6 +30,8 @@ static void rdma_send(struct smd_lane *outer, struct smd_send *send)
 	TAILQ_INSERT_TAIL(&lane->tx, send, link);
 	lane->tx_frames++;
 	lane->tx_bytes += send->length;
+	lane->tx_hurries |= send->header[SMD_FRAME_KIND_AT] == SMD_FRAME_PING ||
+			    send->header[SMD_FRAME_KIND_AT] == SMD_FRAME_PONG;
 	if (lane->state != RDMA_LANE_OPEN || lane->ended) {
 		return;
 	}
@@ -218,19 +220,6 @@ static void rdma_detach(struct smd_lane *outer)
 	lane->owner = NULL;
 }
 
-/* What cards make of the timeout that they are told: at most so much more. */
-#define CARD_TIMEOUTS 4
-
-static uint64_t rdma_resend_ns(const struct smd_lane *outer)
-{
-	const struct rdma_lane *lane = (const struct rdma_lane *)outer;
-
-	if (lane->requests == lane->completed) {
-		return 0;
-	}
-	return CARD_TIMEOUTS * (SMD_VERBS_TIMEOUT_NS << lane->loop->settings.patience.timeout);
-}
-
 static const char *rdma_peer_name(const struct smd_lane *outer)
 {
 	return ((const struct rdma_lane *)outer)->peer;
@@ -267,7 +256,6 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.deregister = rdma_deregister,
 	.can_dma = rdma_can_dma,
 	.invalidate = rdma_invalidate,
-	.resend_ns = rdma_resend_ns,
 	.redirect = rdma_redirect,
 	.close = smd_rdma_close,
 	.loop_end = smd_rdma_loop_end,

@@ -114,6 +114,7 @@ struct rdma_lane {
 	struct smd_send_queue tx;
 	uint32_t tx_frames; /* in it, */
 	uint64_t tx_bytes;  /* of payloads of these */
+	bool tx_hurries;    /* one of them asks whether the other end is there, or answers that */
 	uint32_t tx_next;   /* number of the next message */
 	uint32_t tx_taken;  /* the other end has emptied the receive buffers of those before */
 	uint32_t requests;  /* work requests posted */
@@ -160,10 +161,12 @@ static inline bool smd_rdma_owes_taken(const struct rdma_lane *lane)
 	return lane->rx_next - lane->rx_told >= lane->window / 2;
 }
 
-/* What is queued does not wait for more. */
+/* What is queued does not wait for more: nor do a question and its answer, because what they would wait
+ * for may have been lost, and they are what shows the other end's card that it is missing. */
 static inline bool smd_rdma_fills_batch(const struct rdma_lane *lane)
 {
-	return lane->tx_frames >= RDMA_BATCH_FRAMES || lane->tx_bytes >= RDMA_BATCH_BYTES;
+	return lane->tx_frames >= RDMA_BATCH_FRAMES || lane->tx_bytes >= RDMA_BATCH_BYTES ||
+	       lane->tx_hurries;
 }
 
 static inline void smd_rdma_leave_queue(struct rdma_lane *lane, struct smd_send *send)

@@ -344,6 +344,7 @@ bool smd_rdma_post(struct rdma_lane *lane)
 		lane_add_taken(lane, &chain);
 		lane_post_batch(lane, &chain);
 	} while (chain.length && !lane->err && !TAILQ_EMPTY(&lane->tx));
+	lane->tx_hurries &= !TAILQ_EMPTY(&lane->tx);
 	return smd_rdma_settle(lane);
 }
 

@@ -1,8 +1,10 @@
-/* How many messages at most are on their way, and how each end learns that the other has taken them. */
+/* How many messages at most are on their way, how each end learns that the other has taken them, and when
+ * one that says nothing is given up. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/transport/heartbeat.h"
 #include "tests/unit/rdma/peer.h"
 
 static void no_more_messages_are_out_than_the_other_end_has_receive_buffers(void **state)
@@ -107,12 +109,68 @@ static void a_frame_tells_too(void **state)
 
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
 
+/* ---- whether the other end is there ---- */
+
+/* Looks as often as owners do, and asks when it is time, while nothing comes; how often. In *silent_ns
+ * when the lane is given up. */
+static unsigned ask_until_silent(
+	struct peer *peer, struct link *link, uint64_t limit_ns, uint64_t *silent_ns)
+{
+	enum smd_heartbeat_state seen = SMD_HEARTBEAT_ALIVE;
+	struct smd_heartbeat heartbeat;
+	unsigned asked = 0;
+
+	*silent_ns = 0;
+	smd_heartbeat_begin(&heartbeat, peer->end.lane, 0);
+	while (seen != SMD_HEARTBEAT_SILENT) {
+		*silent_ns += limit_ns / SMD_HEARTBEAT_POLLS;
+		seen = smd_heartbeat_poll(&heartbeat, peer->end.lane, *silent_ns, limit_ns);
+		if (seen == SMD_HEARTBEAT_ASK) {
+			assert_int_equal(smd_heartbeat_send(peer->end.lane, SMD_FRAME_PING), 0);
+			stage_turn(link);
+			asked++;
+		}
+	}
+	return asked;
+}
+
+/*
+ * A card sends again for seconds what a link that was cut has lost. The lane is given up at the limit all
+ * the same. Until then each question goes out, though none before is acknowledged: when the link is
+ * back, it has the other end's card ask for what is missing.
+ */
+static void a_cut_link_is_silent_at_the_limit(void **state)
+{
+	static const unsigned limits_ms[] = {500, 5000};
+	struct link *link = *state;
+
+	for (unsigned i = 0; i < 2; i++) {
+		uint64_t limit_ns = smd_heartbeat_limit_ns(limits_ms[i]);
+		uint64_t silent_ns;
+		struct peer peer;
+		unsigned asked;
+		unsigned n;
+
+		peer_open(&peer, link);
+		script.acknowledges = false;
+		asked = ask_until_silent(&peer, link, limit_ns, &silent_ns);
+		assert_in_range(silent_ns, limit_ns, limit_ns + limit_ns / SMD_HEARTBEAT_POLLS);
+		assert_int_equal(asked, 8);
+		script_sends(peer.id, &n);
+		assert_int_equal(n, asked);
+		script.acknowledges = true;
+		script_acknowledge(peer.id, n);
+		peer_close(&peer, link);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		STAGE(no_more_messages_are_out_than_the_other_end_has_receive_buffers),
 		STAGE(half_of_what_can_be_out_is_told),
 		STAGE(a_frame_tells_too),
+		STAGE(a_cut_link_is_silent_at_the_limit),
 	};
 
 	return cmocka_run_group_tests_name("rdma credits", tests, NULL, NULL);

@@ -117,27 +117,6 @@ static void no_more_stays_registered_than_is_set(void **state)
 	unsetenv("SUMMAND_RDMA_CACHE");
 }
 
-/* Cards wait up to four times as long as they are told. */
-static void what_is_not_acknowledged_is_sent_again_in_time(void **state)
-{
-	struct link *link = *state;
-	struct peer peer;
-	struct parcel parcel;
-
-	peer_open(&peer, link);
-	assert_int_equal(smd_lane_resend_ns(peer.end.lane), 0);
-	script.acknowledges = false;
-	parcel_send(&parcel, &peer.end, 0, 100, NULL);
-	stage_turn(link);
-	assert_int_equal(smd_lane_resend_ns(peer.end.lane), 4 * (4096ull << 18));
-	script.acknowledges = true;
-	script_acknowledge(peer.id, 1);
-	peer_poll(&peer);
-	assert_int_equal(smd_lane_resend_ns(peer.end.lane), 0);
-	peer_close(&peer, link);
-	parcels_free(&parcel, 1);
-}
-
 static void assert_refused(const char *name, const char *value, const char *text)
 {
 	struct smd_rdma_settings settings;
@@ -195,7 +174,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		STAGE(without_any_a_flap_is_survived_and_order_is_relaxed),
-		STAGE(what_is_not_acknowledged_is_sent_again_in_time),
 		cmocka_unit_test(what_is_set_reaches_the_device),
 		cmocka_unit_test(who_waits_longer_for_packets_waits_longer_for_lanes),
 		cmocka_unit_test(no_more_stays_registered_than_is_set),
