@@ -207,6 +207,9 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 	}
 	comm->state = SMD_SERVER_COMM_ACTIVE;
 	comm->since_ns = smd_clock_ns();
+	if (comm->optional) {
+		comm->job->yields_until_ns = 0; /* what windows gave way to is there */
+	}
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		attempts = smd_hash(

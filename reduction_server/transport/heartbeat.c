@@ -7,11 +7,14 @@
 #define LOOKS      4 /* in the limit at least, however late we look */
 #define ASKS_AFTER 3 /* part of the limit, */
 /*
- * and then at each look. What we have asked may be lost with the link, and is sent again by a network card
- * only after its own time-out, which may be as long as the limit. But the first thing that comes when the
- * link is back shows the other end's card what is missing, and it asks for that at once.
+ * and then at each look. What we have asked may be lost with the link, and is sent again by a
+ * network card only after its own time-out, which may be as long as the limit. But the first thing
+ * that comes when the link is back shows the other end's card what is missing, and it asks for that
+ * at once.
  */
-#define ASKS_AGAIN SMD_HEARTBEAT_POLLS
+#define ASKS_AGAIN                                                                                 \
+	(2 * SMD_HEARTBEAT_POLLS) /* less than between two looks, which are of whole milliseconds  \
+				   */
 /*
  * A question waits behind the results or parts that were queued before it, for long on a slow link;
  * while these leave, the other end takes them. Questions and notices alone stay below that.

@@ -188,8 +188,12 @@ static void plan_step(struct smd_balance *balance, double mean)
 
 static void take_back(struct smd_balance *balance, const struct finish *now)
 {
-	balance->stuck = now->last_one;
-	balance->stuck_last = now->last / now->mean;
+	const struct smd_balance_shard *late = &balance->shards[now->last_one];
+
+	if (late->weight < late->before) {
+		balance->stuck = now->last_one;
+		balance->stuck_last = now->last / now->mean;
+	}
 	for (unsigned s = 0; s < balance->nshards; s++) {
 		balance->shards[s].wanted = balance->shards[s].before;
 	}

@@ -30,7 +30,8 @@ static unsigned list_one(const struct smd_context *context, unsigned t, unsigned
 	return n + 1;
 }
 
-/* As in the first epoch, which its caller's thread makes: what has changed since is not its to see. */
+/* As in the first epoch, which its caller's thread makes: what has changed since is not its to see.
+ */
 static unsigned list_first(const struct smd_context *context, unsigned *out)
 {
 	for (unsigned i = 0; out && i < context->ninitial; i++) {
@@ -141,9 +142,8 @@ static void epoch_choose(struct smd_epoch *epoch, const uint32_t *weights)
 		unsigned i = epoch->remotes[k];
 		struct smd_flow *flow = &epoch->flows[i];
 
-		if (none) {
-			epoch->weights[i] = smd_epoch_declared_weight(
-				comm->now, comm->context->remotes.each[i]);
+		if (none) { /* what is lost may be told otherwise by now, and not to all ranks */
+			epoch->weights[i] = comm->context->remotes.each[i]->welcome.weight;
 		}
 		if (epoch->weights[i]) {
 			flow->serves = true;
@@ -331,8 +331,8 @@ void smd_epochs_count_done(const struct smd_comm *comm, uint64_t targets, uint64
 
 /* ---- epochs that nothing is left to do in ---- */
 
-/* Operations that have not begun will be dealt by it: by the last one that begins before them, and a
- * loss may begin at an earlier one than the change before it. */
+/* Operations that have not begun will be dealt by it: by the last one that begins before them, and
+ * a loss may begin at an earlier one than the change before it. */
 static bool epoch_has_more(const struct smd_epoch *epoch)
 {
 	const struct smd_comm *comm = epoch->comm;
@@ -385,11 +385,38 @@ static bool epoch_has_operations(const struct smd_epoch *epoch)
 	return false;
 }
 
+static bool flow_carries(const struct smd_epoch *epoch, unsigned i)
+{
+	return i < epoch->nremotes && epoch->flows[i].joined && !epoch->flows[i].dead;
+}
+
+/* What ranks agree on comes to some server through this one's stream alone: one that has come back,
+ * and that later ones deal nothing to, or whose streams there still form. */
+static bool epoch_carries_alone(const struct smd_epoch *epoch)
+{
+	const struct smd_comm *comm = epoch->comm;
+
+	for (unsigned i = 0; i < epoch->nremotes; i++) {
+		bool others = flow_carries(&comm->base, i);
+
+		for (const struct smd_epoch *later = epoch->next; later && !others;
+			later = later->next) {
+			others = flow_carries(later, i);
+		}
+		if (comm->context->remotes.each[i]->shard == 0 && flow_carries(epoch, i) &&
+			!epoch->flows[i].over && !others) {
+			return true;
+		}
+	}
+	return false;
+}
+
 uint32_t smd_epochs_oldest(const struct smd_comm *comm)
 {
 	const struct smd_epoch *epoch = comm->base.next ? comm->base.next : &comm->base;
 
-	while (epoch != comm->now && !epoch_is_needed(epoch) && !epoch_has_operations(epoch)) {
+	while (epoch != comm->now && !epoch_is_needed(epoch) && !epoch_has_operations(epoch) &&
+		!epoch_carries_alone(epoch)) {
 		epoch = epoch->next;
 	}
 	return epoch->index;

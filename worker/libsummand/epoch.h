@@ -41,7 +41,7 @@ unsigned smd_epoch_list_there(const struct smd_comm *comm, uint64_t dead, unsign
 uint64_t smd_epoch_serving(const struct smd_epoch *epoch);
 
 /* What a shard is worth in a table beside those that serve in `epoch`, by what all of them have
- * declared, whether servers serve by one shard or by all. All ranks have the same. */
+ * declared, whether servers serve by one shard or by all: for rank 0, which tells the others. */
 uint32_t smd_epoch_declared_weight(const struct smd_epoch *epoch, const struct smd_remote *remote);
 
 /* Of that remote; NULL: it was not there when the epoch was made. */

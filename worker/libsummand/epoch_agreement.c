@@ -366,6 +366,9 @@ static void lead(struct smd_comm *comm)
 
 		agreement->asked = dead;
 		smd_epoch_say(comm, &message);
+		if (!agreement->seals) { /* it could not be said to a server, and more is over by now */
+			return;
+		}
 	}
 	if (!fits(comm, smd_epochs_count_streams(comm, dead & ~comm->now->dead))) {
 		return;

@@ -5,7 +5,7 @@
 
 #include "reduction_server/wire/cursor.h"
 
-#define FIXED_BYTES 42
+#define FIXED_BYTES 43
 _Static_assert(FIXED_BYTES + 8 <= SMD_CONTROL_MAX, "each frame has some number");
 _Static_assert(SMD_STREAMS_MAX + SMD_EPOCH_WEIGHTS_MAX <= UINT16_MAX, "so many can be counted");
 

@@ -28,7 +28,7 @@ static bool continues(const struct smd_epoch_message *one, const struct smd_epoc
 {
 	return one->end == next->begin && one->kind == next->kind && one->epoch == next->epoch &&
 	       one->dead == next->dead && one->id == next->id && one->first == next->first &&
-	       one->oldest == next->oldest && one->scale == next->scale &&
+	       one->oldest == next->oldest && one->scale == next->scale && one->soon == next->soon &&
 	       one->nstreams == next->nstreams && one->nweights == next->nweights;
 }
 

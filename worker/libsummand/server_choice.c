@@ -5,7 +5,7 @@
 #include "worker/libsummand/backoff.h"
 
 #define LATE          1.15 /* more than shards scatter by that weights have settled */
-#define LATE_NS       (10 * SMD_SECOND_NS) /* how long that says something */
+#define LATE_NS       (60 * SMD_SECOND_NS) /* how long that says something, where operations are long */
 #define FASTER        0.95                 /* a server is left out for good, */
 #define NOT_SLOWER    1.03 /* or stays: what it carries is somebody's spare time */
 #define LONGEST_NS    (60 * SMD_SECOND_NS) /* operations of other sizes may come meanwhile */
@@ -76,8 +76,10 @@ static bool judge(struct smd_server_choice *choice, uint64_t now_ns)
 		keep(choice, leaves, now_ns);
 		return false;
 	}
-	choice->wanted = choice->settled;
-	put_off(leaves ? &choice->leaving : &choice->returning, now_ns);
+	if (choice->wanted != choice->settled) { /* else that was refused, and is asked for again */
+		choice->wanted = choice->settled;
+		put_off(leaves ? &choice->leaving : &choice->returning, now_ns);
+	}
 	return true;
 }
 

@@ -1,4 +1,5 @@
-/* Feeds what rank 0 sees to rate, balance, choices and search, and lets one of them have its way. */
+/* Feeds what rank 0 sees to rate, balance, choices and search, and lets one of them have its way.
+ */
 #include "worker/libsummand/tuning.h"
 
 #include <errno.h>
@@ -16,8 +17,8 @@
 #define DELAY_MOST_S 60u
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
-/* Which servers have several shards there, which of these use one alone, and which ones have none in
- * use: these will have one at first. */
+/* Which servers have several shards there, which of these use one alone, and which ones have none
+ * in use: these will have one at first. */
 static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	unsigned there[SMD_SERVERS_MAX] = {0};
@@ -230,7 +231,8 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	tuning->factor = smd_measured_rate_factor(
 		&tuning->rate, mean_weight(&tuning->balance), now_ns, smd_pressure_waited_ns());
 	if (tuning->factor == 1) {
-		smd_rate_trial_forget(&tuning->trial); /* as what comes of shards is measured anew */
+		smd_rate_trial_forget(
+			&tuning->trial); /* as what comes of shards is measured anew */
 	}
 	return tuning->factor != 1;
 }
@@ -343,13 +345,13 @@ static double mean_of_others(const struct smd_tuning *tuning, unsigned server)
 	return n ? sum / n : 1;
 }
 
-/* What its server has, or had when it was left out, goes to its first shard, or is divided among all
- * of them. */
+/* What its server has, or had when it was left out, goes to its first shard, or is divided among
+ * all of them. */
 static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, bool returns)
 {
 	unsigned server = tuning->shards[shard].server;
-	double part = mean_of_others(tuning, server) *
-		      smd_server_choice_part(&tuning->servers, server);
+	double part =
+		mean_of_others(tuning, server) * smd_server_choice_part(&tuning->servers, server);
 	double sum = 0;
 	unsigned before = 0;
 	unsigned n = 0;
@@ -361,7 +363,7 @@ static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, b
 			n++;
 		}
 	}
-	if (tuning->choice.wanted >> server & 1) {
+	if ((returns ? tuning->choice.single : tuning->choice.wanted) >> server & 1) {
 		sum = before ? 0 : fmin(fmax(sum, 1), INT32_MAX);
 		return (uint32_t)sum;
 	}
@@ -393,7 +395,9 @@ static void make_table(struct smd_tuning *tuning)
 		if (tuning->back) {
 			tuning->weights[s] = tuning->before[s];
 		} else if (changes_server(tuning, one->server)) {
-			tuning->weights[s] = one->weight ? 0 : choose_weight(tuning, s, true);
+			tuning->weights[s] = tuning->servers.wanted >> one->server & 1
+						     ? 0
+						     : choose_weight(tuning, s, true);
 		} else if (changes_shards(tuning, one->server)) {
 			tuning->weights[s] = choose_weight(tuning, s, false);
 		} else {
@@ -455,6 +459,16 @@ static void keep_parts(struct smd_tuning *tuning)
 	}
 }
 
+/* Of servers that are left out: no other shards of them are tried. */
+static void forget_rates(struct smd_tuning *tuning)
+{
+	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
+		if (tuning->servers.wanted >> t & 1) {
+			smd_shard_choice_found(&tuning->choice, t, 0);
+		}
+	}
+}
+
 /* The weights that were asked for; whether other shards are in use than before. */
 static bool take_table(struct smd_tuning *tuning)
 {
@@ -497,6 +511,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		break;
 	case SMD_TUNING_SERVERS:
 		keep_parts(tuning);
+		forget_rates(tuning);
 		smd_server_choice_applied(&tuning->servers, now_ns);
 		break;
 	case SMD_TUNING_SHARDS:

@@ -246,6 +246,42 @@ static void where_processors_decide_the_largest_chunks_come_first(void **state)
 	assert_int_equal(first_scale(60), SMD_CHUNK_SCALE_MOST);
 }
 
+/* Of a server that uses one shard, and shall be tried with all later, none serves; and it is back with
+ * the one that it had. */
+static void a_server_leaves_with_all_of_its_shards(void **state)
+{
+	const struct smd_tuning_shard shards[] = {
+		{0, 10000, true}, {0, 0, true}, {1, 10000, true}, {1, 0, true}};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	assert_int_equal(smd_tuning_create(&tuning, 4, shards, 4, 0, now), 0);
+	assert_int_equal(tuning.choice.single, 3);
+	tuning.choice.wanted = 0; /* as after a trial of one that was lost, */
+	tuning.choice.next_ns = UINT64_MAX; /* and that is not due again */
+	tuning.search.next_ns = UINT64_MAX;
+	smd_server_choice_saw(&tuning.servers, 0, 1.6, now);
+	assert_int_equal(run(&tuning, &now, 15), 0);
+	for (unsigned trial = 0; trial < 2; trial++) { /* it is slower without it, so it is lost */
+		bool wanted = false;
+
+		for (unsigned i = 0; i < 40 && !wanted; i++) {
+			smd_tuning_begin(&tuning, BYTES, now);
+			now += (trial ? 20 : 1) * MS;
+			smd_tuning_end(&tuning, now);
+			wanted = smd_tuning_want(&tuning, now);
+		}
+		assert_true(wanted);
+		assert_int_equal(tuning.cause, SMD_TUNING_SERVERS);
+		assert_int_equal(tuning.weights[0], trial ? 10000 : 0);
+		assert_int_equal(tuning.weights[1], 0);
+		assert_int_equal(tuning.weights[2], 10000);
+		smd_tuning_applied(&tuning, now);
+	}
+	smd_tuning_destroy(&tuning);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -256,6 +292,7 @@ int main(void)
 		cmocka_unit_test(a_trial_waits_for_operations_that_count),
 		cmocka_unit_test(rates_that_cost_nothing_stay),
 		cmocka_unit_test(little_pieces_are_put_together),
+		cmocka_unit_test(a_server_leaves_with_all_of_its_shards),
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
 	};
 
