@@ -204,7 +204,7 @@ class HybridTest(JobTest):
             if attempt == 0:
                 os.kill(int(pid), signal.SIGKILL)
         self.assertEqual(words[0], words[1])
-        self.assertIn("training goes on with the other 3 of 4", self.read(run, "logs/job.log"))
+        self.assertIn("training goes on with the other 2 of 3", self.read(run, "logs/job.log"))
         open(done, "w", encoding="ascii").close()
         self.assert_code(self.finish(run), 0)
 
