@@ -92,8 +92,8 @@ def bound(process, moment, fault, expected=None):
     if process in JOB_PROCESSES:
         if expected == CONTINUES:
             return SOFT.get(fault, 0) + BEGIN
-        if fault == "half-open":  # a host is lost; then its agent does not come, again and again
-            return RESTARTS + NO_AGENT + (0 if moment == "connect" else SILENT_HOST + 2 * NO_AGENT)
+        if fault == "half-open":  # a host is lost, as at `connect` where its agent was faster; then its agent does not come, again and again
+            return RESTARTS + SILENT_HOST + 3 * NO_AGENT
         return RESTARTS
     losses = 2 if moment in ("recovery", "drain", "return") else 1
     if expected == CONTINUES:

@@ -9,7 +9,6 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
-#include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/repair.h"
 
@@ -219,9 +218,6 @@ static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *rec
 	agreement->waits = false;
 	agreement->changes = false;
 	agreement->reach.delay_s = back ? 0 : agreement->reach.delay_s;
-	smd_epoch_memory_measure(comm);
-	free(agreement->seals); /* of the epoch before; so large that they are not kept */
-	agreement->seals = NULL;
 	comm->adopt(comm, record);
 	if (agreement->sealed && comm->state == SMD_COMM_ACTIVE) {
 		say_sealed(comm);
@@ -501,6 +497,12 @@ int smd_epoch_agreement_take(
 		return take_record(comm, &record, error);
 	}
 	return 0;
+}
+
+void smd_epoch_agreement_forget_seals(struct smd_comm *comm)
+{
+	free(comm->agreement.seals);
+	comm->agreement.seals = NULL;
 }
 
 size_t smd_epoch_agreement_bytes(const struct smd_comm *comm)

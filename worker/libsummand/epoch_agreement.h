@@ -56,6 +56,9 @@ void smd_epoch_agreement_record(struct smd_comm *comm, struct smd_epoch_message 
 int smd_epoch_agreement_take(
 	struct smd_flow *flow, const uint8_t *payload, size_t length, struct smd_error *error);
 
+/* What ranks have said of the epoch before is so large that it is not kept. */
+void smd_epoch_agreement_forget_seals(struct smd_comm *comm);
+
 /* What has been allocated for what ranks have said. */
 size_t smd_epoch_agreement_bytes(const struct smd_comm *comm);
 

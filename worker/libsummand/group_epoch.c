@@ -331,9 +331,11 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 	uint64_t leavers = record->dead & ~comm->now->dead;
 	bool drains = changes && comm->agreement.soon;
 	char table[SMD_EPOCH_TEXT_MAX];
-	const struct smd_epoch *epoch =
-		changes ? comm_take_candidate(comm, record) : comm_take_repair(comm, record);
+	const struct smd_epoch *epoch;
 
+	smd_epoch_memory_measure(comm);
+	smd_epoch_agreement_forget_seals(comm);
+	epoch = changes ? comm_take_candidate(comm, record) : comm_take_repair(comm, record);
 	if (!epoch) {
 		return;
 	}
