@@ -12,9 +12,7 @@
  * that comes when the link is back shows the other end's card what is missing, and it asks for that
  * at once.
  */
-#define ASKS_AGAIN                                                                                 \
-	(2 * SMD_HEARTBEAT_POLLS) /* less than between two looks, which are of whole milliseconds  \
-				   */
+#define ASKS_AGAIN (2 * SMD_HEARTBEAT_POLLS) /* less than from one look to the next */
 /*
  * A question waits behind the results or parts that were queued before it, for long on a slow link;
  * while these leave, the other end takes them. Questions and notices alone stay below that.

@@ -12,7 +12,8 @@
 #define MS_NS        1000000ull
 #define MARGIN_NS    (200 * MS_NS) /* beyond all that is named here */
 #define SETTLE_NS    (200 * MS_NS) /* in which who fails hears of more that are lost */
-#define CHUNK_LEAST  16384u        /* deal.c has it */
+#define CHUNK_LEAST  16384u        /* deal.c has these two: */
+#define WINDOW_LEAST 2u            /* of a slow shard, and weights that are drawn are few Mbit/s */
 #define ROUNDS_LEAST 4u
 #define BEGIN_NS     (3 * SMD_SECOND_NS)  /* what a late rank gives a server that is missing, */
 #define CONNECT_NS   (30 * SMD_SECOND_NS) /* and any other rank; or a group a rank of its own */
@@ -52,7 +53,8 @@ static uint64_t find_rounds(const struct plan *plan, size_t bytes)
 	uint64_t segment = plan->segment_bytes ? plan->segment_bytes : bytes + 1;
 	uint64_t chunk = plan->chunk_bytes < CHUNK_LEAST ? plan->chunk_bytes : CHUNK_LEAST;
 	uint64_t shards = plan->changes || plan->measured ? 1 : plan->shards;
-	uint64_t window = plan->scarce ? 1 : plan->window;
+	uint64_t most = plan->scarce ? 1 : WINDOW_LEAST;
+	uint64_t window = plan->window < most ? plan->window : most;
 	uint64_t chunks = bytes / chunk + 1;
 
 	return ROUNDS_LEAST + bytes / segment + chunks / (shards * window);

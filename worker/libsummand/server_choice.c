@@ -89,7 +89,7 @@ static unsigned next_without(const struct smd_server_choice *choice)
 	unsigned server = choice->tried;
 
 	do {
-		server = (server + 1) % 64;
+		server = (server + 1) % SMD_SERVERS_MAX;
 	} while (!(choice->settled >> server & 1));
 	return server;
 }

@@ -73,8 +73,8 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 		"history", "bytes", (json_int_t)stats->history_bytes, "limit",
 		(json_int_t)stats->history_limit, "undo", "bytes", (json_int_t)stats->undo_bytes,
 		"limit", (json_int_t)stats->undo_limit, "tables", "bytes",
-		(json_int_t)stats->table_bytes, "most", (json_int_t)stats->tables, "epochs", (json_int_t)stats->epochs,
-		"results", results);
+		(json_int_t)stats->table_bytes, "most", (json_int_t)stats->tables, "epochs",
+		(json_int_t)stats->epochs, "results", results);
 
 	for (unsigned i = 0; root && i < nrows; i++) {
 		const struct perf_row *row = &rows[i];
