@@ -13,10 +13,10 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/wire/collective.h"
 
-#define SMD_WIRE_VERSION 3
+#define SMD_WIRE_VERSION  4
 #define SMD_FRAME_KIND_AT 4 /* in a header */
-#define SMD_FRAME_SIZE   64
-#define SMD_CONTROL_MAX  2048 /* bytes of payload of a frame that carries no elements */
+#define SMD_FRAME_SIZE    64
+#define SMD_CONTROL_MAX   2048 /* bytes of payload of a frame that carries no elements */
 #define SMD_CHUNK_LIMIT                                                                            \
 	(16u << 20) /* bytes of payload of INPUT, RESULT and DATA, whatever a server offers */
 #define SMD_NRANKS_MAX       4096
@@ -81,9 +81,9 @@ struct smd_frame {
 	uint8_t collective; /* enum smd_collective */
 	uint32_t length;
 	uint32_t comm;
-	uint8_t lag;    /* results before `ordinal` that somebody lacks */
-	uint8_t open;   /* operations up to this one, from the first before it that somebody lacks
-			   results of; 0: more than SMD_OPEN_MOST */
+	uint8_t lag;  /* results before `ordinal` that somebody lacks */
+	uint8_t open; /* operations up to this one, from the first before it that somebody lacks
+			 results of; 0: more than SMD_OPEN_MOST */
 	uint16_t root;
 	uint16_t rank;
 	uint16_t window; /* INPUT: 1 when it carries the result, which is then had already */
