@@ -10,7 +10,7 @@
 
 #define SLICE_NS     5000000u   /* shorter ones are mostly latency, or a burst */
 #define SLICE_BYTES  16384u     /* of fewer, 5 ms are mostly a wait for a processor */
-#define SLICES_LEAST 5u         /* of each shard, */
+#define SLICES_LEAST 5u         /* of each shard that counts, */
 #define SPENT_NS     100000000u /* and in so much time of the one that has most to do */
 #define OFF          4.0        /* what is worth a change, */
 #define FAR          8.0        /* and more than a host with much else to do takes away */
@@ -65,15 +65,42 @@ void smd_measured_rate_slice(
 	one->slices++;
 }
 
-bool smd_measured_rate_is_due(const struct smd_measured_rate *rate, uint64_t now_ns)
+static uint64_t sum_up(const uint32_t *weights, unsigned nshards)
 {
+	uint64_t sum = 0;
+
+	for (unsigned s = 0; s < nshards; s++) {
+		sum += weights[s];
+	}
+	return sum;
+}
+
+/* The reducer on a worker's host may have a chunk in each operation where a server has fourteen: so
+ * many operations would go by before it has shown what it carries. */
+static bool counts(const struct smd_measured_rate *rate, uint32_t weight, uint64_t sum)
+{
+	return 2 * (uint64_t)weight * rate->nshards >= sum;
+}
+
+static bool is_known(const struct smd_measured_rate_shard *one)
+{
+	return one->slices >= SLICES_LEAST;
+}
+
+bool smd_measured_rate_is_due(
+	const struct smd_measured_rate *rate, const uint32_t *weights, uint64_t now_ns)
+{
+	uint64_t sum = sum_up(weights, rate->nshards);
 	uint64_t spent = 0;
 
 	if (now_ns < rate->next_ns) {
 		return false;
 	}
 	for (unsigned s = 0; s < rate->nshards; s++) {
-		if (rate->shards[s].slices < SLICES_LEAST) {
+		if (!counts(rate, weights[s], sum)) {
+			continue;
+		}
+		if (!is_known(&rate->shards[s])) {
 			return false;
 		}
 		spent = rate->shards[s].ns > spent ? rate->shards[s].ns : spent;
@@ -92,13 +119,17 @@ static bool processors_decide(
 static bool is_steady(const struct smd_measured_rate *rate)
 {
 	double sum = 0;
+	unsigned known = 0;
 
 	for (unsigned s = 0; s < rate->nshards; s++) {
 		const struct smd_measured_rate_shard *one = &rate->shards[s];
 
-		sum += one->second * (double)one->bytes / (double)one->ns;
+		if (is_known(one)) {
+			sum += one->second * (double)one->bytes / (double)one->ns;
+			known++;
+		}
 	}
-	return sum >= STEADY * rate->nshards;
+	return sum >= STEADY * known;
 }
 
 /* That links do stays so until they carry something else. */
@@ -113,19 +144,26 @@ static void say_who_decides(struct smd_measured_rate *rate, double factor)
 
 double smd_measured_rate_of(const struct smd_measured_rate *rate, unsigned shard)
 {
-	return MBPS * rate->nranks / rate->shards[shard].second;
+	const struct smd_measured_rate_shard *one = &rate->shards[shard];
+
+	return is_known(one) ? MBPS * rate->nranks / one->second : 0;
 }
 
-double smd_measured_rate_factor(
-	struct smd_measured_rate *rate, double mean_mbps, uint64_t now_ns, uint64_t waited_ns)
+double smd_measured_rate_factor(struct smd_measured_rate *rate, const uint32_t *weights,
+	uint64_t now_ns, uint64_t waited_ns)
 {
-	double sum = 0;
+	uint64_t sum = sum_up(weights, rate->nshards);
+	double believed = 0;
+	double seen = 0;
 	double factor;
 
 	for (unsigned s = 0; s < rate->nshards; s++) {
-		sum += smd_measured_rate_of(rate, s);
+		if (counts(rate, weights[s], sum)) {
+			believed += weights[s];
+			seen += smd_measured_rate_of(rate, s);
+		}
 	}
-	factor = sum / rate->nshards / mean_mbps;
+	factor = seen / believed;
 	say_who_decides(rate, factor);
 	if ((factor <= 1 / OFF || factor >= OFF) &&
 		(rate->links_decide || !processors_decide(rate, now_ns, waited_ns))) {

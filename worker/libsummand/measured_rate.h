@@ -6,7 +6,8 @@
  * than it can, but late ranks, and processors that others have, let it carry less. Latencies of
  * what is short, and bursts that a shaper lets pass, do not count, and nothing does while this
  * host's processors are what is waited for, unless slices show a link: steady, and far slower than
- * a busy processor. A shard carries as much for each rank. Only a rate that
+ * a busy processor. A shard carries as much for each rank. One with less than half of the mean
+ * weight has little to do in an operation: it is neither waited for nor counted. Only a rate that
  * is several times off is said, and what was said wrongly is said anew.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
@@ -44,15 +45,17 @@ void smd_measured_rate_destroy(struct smd_measured_rate *rate);
 void smd_measured_rate_slice(
 	struct smd_measured_rate *rate, unsigned shard, uint64_t bytes, uint64_t ns);
 
-/* Whether there is enough for the next two. */
-bool smd_measured_rate_is_due(const struct smd_measured_rate *rate, uint64_t now_ns);
+/* Whether there is enough for the next two. `weights` are those in use, of each shard, in Mbit/s.
+ */
+bool smd_measured_rate_is_due(
+	const struct smd_measured_rate *rate, const uint32_t *weights, uint64_t now_ns);
 
-/* What the shard carries at least, in Mbit/s. */
+/* What the shard carries at least, in Mbit/s; 0: it has had too little to do. */
 double smd_measured_rate_of(const struct smd_measured_rate *rate, unsigned shard);
 
-/* The factor that a mean rate of so many Mbit/s is off by; 1: by less than is worth a change. */
-double smd_measured_rate_factor(
-	struct smd_measured_rate *rate, double mean_mbps, uint64_t now_ns, uint64_t waited_ns);
+/* The factor that the weights are off by; 1: by less than is worth a change. */
+double smd_measured_rate_factor(struct smd_measured_rate *rate, const uint32_t *weights,
+	uint64_t now_ns, uint64_t waited_ns);
 
 /* The factor has been taken. */
 void smd_measured_rate_applied(struct smd_measured_rate *rate, uint64_t now_ns, uint64_t waited_ns);

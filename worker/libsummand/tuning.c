@@ -42,18 +42,25 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 	smd_server_choice_begin(&tuning->servers, may_leave, without, now_ns);
 }
 
-/* Those that have a weight have the places. */
-static void take_places(struct smd_tuning *tuning, uint64_t now_ns)
+/* Those that have a weight have the places: so many, with these weights, which are in `weights`
+ * now. */
+static unsigned list_places(struct smd_tuning *tuning)
 {
-	uint32_t *weights = tuning->weights;
 	unsigned places = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		if (tuning->shards[s].weight) {
-			weights[places++] = tuning->shards[s].weight;
+			tuning->weights[places++] = tuning->shards[s].weight;
 		}
 	}
-	smd_balance_use(&tuning->balance, weights, places);
+	return places;
+}
+
+static void take_places(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	unsigned places = list_places(tuning);
+
+	smd_balance_use(&tuning->balance, tuning->weights, places);
 	smd_measured_rate_use(&tuning->rate, places, now_ns, smd_pressure_waited_ns());
 }
 
@@ -168,16 +175,6 @@ void smd_tuning_slice(
 	}
 }
 
-static double mean_weight(const struct smd_balance *balance)
-{
-	double sum = 0;
-
-	for (unsigned s = 0; s < balance->nshards; s++) {
-		sum += balance->shards[s].weight;
-	}
-	return sum / balance->nshards;
-}
-
 /* Whether they do is known when enough time has gone; until then no search begins. */
 static bool knows_who_decides(struct smd_tuning *tuning, uint64_t now_ns)
 {
@@ -203,20 +200,24 @@ static bool search_wants(struct smd_tuning *tuning, uint64_t now_ns)
 	return smd_chunk_search_want(&tuning->search, now_ns);
 }
 
-/* What each server carries, through all of its shards. */
+/* What each server carries, through all of its shards; of one with a shard that has had too little
+ * to do nothing is known. */
 static void take_rates(struct smd_tuning *tuning)
 {
 	double mbps[SMD_SERVERS_MAX] = {0};
+	uint64_t unknown = 0;
 	unsigned place = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		if (tuning->shards[s].weight) {
-			mbps[tuning->shards[s].server] +=
-				smd_measured_rate_of(&tuning->rate, place++);
+			double rate = smd_measured_rate_of(&tuning->rate, place++);
+
+			mbps[tuning->shards[s].server] += rate;
+			unknown |= (uint64_t)(rate == 0) << tuning->shards[s].server;
 		}
 	}
 	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
-		if (mbps[t] > 0) {
+		if (mbps[t] > 0 && !(unknown >> t & 1)) {
 			smd_shard_choice_found(&tuning->choice, t, mbps[t]);
 		}
 	}
@@ -224,12 +225,13 @@ static void take_rates(struct smd_tuning *tuning)
 
 static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (!smd_measured_rate_is_due(&tuning->rate, now_ns)) {
+	list_places(tuning);
+	if (!smd_measured_rate_is_due(&tuning->rate, tuning->weights, now_ns)) {
 		return false;
 	}
 	take_rates(tuning);
 	tuning->factor = smd_measured_rate_factor(
-		&tuning->rate, mean_weight(&tuning->balance), now_ns, smd_pressure_waited_ns());
+		&tuning->rate, tuning->weights, now_ns, smd_pressure_waited_ns());
 	if (tuning->factor == 1) {
 		smd_rate_trial_forget(
 			&tuning->trial); /* as what comes of shards is measured anew */

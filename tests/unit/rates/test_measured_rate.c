@@ -32,12 +32,20 @@ static void feed(struct smd_measured_rate *rate, unsigned slices, unsigned ms, u
 	}
 }
 
+/* With what is believed of both: so many Mbit/s. */
+static double factor_at(
+	struct smd_measured_rate *rate, uint32_t mbps, uint64_t now_ns, uint64_t waited_ns)
+{
+	const uint32_t weights[SHARDS] = {mbps, mbps};
+
+	return smd_measured_rate_is_due(rate, weights, now_ns)
+		       ? smd_measured_rate_factor(rate, weights, now_ns, waited_ns)
+		       : 1;
+}
+
 static double factor(struct smd_measured_rate *rate, unsigned mbps, unsigned seconds)
 {
-	uint64_t now = (1 + seconds) * SMD_SECOND_NS + SMD_SECOND_NS / 5;
-
-	return smd_measured_rate_is_due(rate, now) ? smd_measured_rate_factor(rate, mbps, now, 0)
-						   : 1;
+	return factor_at(rate, mbps, (1 + seconds) * SMD_SECOND_NS + SMD_SECOND_NS / 5, 0);
 }
 
 static void a_wrong_rate_is_found_in_a_tenth_of_a_second(void **state)
@@ -86,8 +94,8 @@ static void latencies_and_bursts_do_not_count(void **state)
 	smd_measured_rate_destroy(&rate);
 }
 
-/* Operations of 4 KiB on a host with so much else to do that each takes 10 ms: 3 Mbit/s, as it seems,
- * by which later ones of 100 KiB were cut into the smallest chunks. */
+/* Operations of 4 KiB on a host with so much else to do that each takes 10 ms: 3 Mbit/s, as it
+ * seems, by which later ones of 100 KiB were cut into the smallest chunks. */
 static void what_is_short_waits_for_processors(void **state)
 {
 	struct smd_measured_rate rate = start();
@@ -112,18 +120,16 @@ static void nothing_is_said_where_processors_decide(void **state)
 	for (unsigned i = 1; i <= 20; i++) { /* now all of a processor, now a tenth */
 		feed(&rate, 1, 20, i % 5 ? 100 : 1000);
 	}
-	assert_true(smd_measured_rate_factor(&rate, 10000, later, 600 * (uint64_t)MS) == 1);
+	assert_true(factor_at(&rate, 10000, later, 600 * (uint64_t)MS) == 1);
 	assert_false(rate.links_decide);
-	assert_false(smd_measured_rate_is_due(&rate, later));
 	feed(&rate, 20, 20, 1000);
-	assert_true(smd_measured_rate_is_due(&rate, 6 * later));
-	assert_float_equal(
-		smd_measured_rate_factor(&rate, 10000, 6 * later, 900 * (uint64_t)MS), 0.1, 1e-6);
+	assert_true(factor_at(&rate, 10000, later, 600 * (uint64_t)MS) == 1); /* so soon */
+	assert_float_equal(factor_at(&rate, 10000, 6 * later, 900 * (uint64_t)MS), 0.1, 1e-6);
 	smd_measured_rate_destroy(&rate);
 }
 
-/* Many processes wait on a host with few processors, and links that are slow for them decide all the
- * same: what these carry is steady. */
+/* Many processes wait on a host with few processors, and links that are slow for them decide all
+ * the same: what these carry is steady. */
 static void steady_links_are_believed_beside_them(void **state)
 {
 	const uint64_t later = 2 * SMD_SECOND_NS;
@@ -134,14 +140,14 @@ static void steady_links_are_believed_beside_them(void **state)
 	for (unsigned i = 0; i < 20; i++) {
 		feed(&rate, 1, 20, i % 2 ? 400 : 280);
 	}
-	assert_float_equal(smd_measured_rate_factor(&rate, 10000, later, waited), 0.04, 1e-6);
+	assert_float_equal(factor_at(&rate, 10000, later, waited), 0.04, 1e-6);
 	assert_true(rate.links_decide);
 	smd_measured_rate_applied(&rate, later, waited);
 	feed(&rate, 20, 20, 420);
-	assert_true(smd_measured_rate_factor(&rate, 400, 20 * later, waited) == 1);
+	assert_true(factor_at(&rate, 400, 20 * later, waited) == 1);
 	assert_true(rate.links_decide);
 	feed(&rate, 20, 20, 4200);
-	assert_float_equal(smd_measured_rate_factor(&rate, 400, 40 * later, waited), 10.5, 1e-6);
+	assert_float_equal(factor_at(&rate, 400, 40 * later, waited), 10.5, 1e-6);
 	assert_false(rate.links_decide);
 	smd_measured_rate_destroy(&rate);
 }
@@ -197,6 +203,26 @@ static void one_that_rests_is_waited_for(void **state)
 	smd_measured_rate_destroy(&rate);
 }
 
+/* A reducer on a worker's host has a chunk in each operation where the server has many: what is
+ * believed wrongly would stay for five operations. */
+static void one_with_little_to_do_is_not(void **state)
+{
+	const uint32_t weights[SHARDS] = {10000, 3000};
+	const uint64_t now = SMD_SECOND_NS + SMD_SECOND_NS / 5;
+	struct smd_measured_rate rate = start();
+
+	(void)state;
+	smd_measured_rate_slice(&rate, 1, 100000, 80 * MS);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_false(smd_measured_rate_is_due(&rate, weights, now));
+		smd_measured_rate_slice(&rate, 0, 500000, 20 * MS); /* 800 Mbit/s */
+	}
+	assert_true(smd_measured_rate_is_due(&rate, weights, now));
+	assert_true(smd_measured_rate_of(&rate, 1) == 0);
+	assert_float_equal(smd_measured_rate_factor(&rate, weights, now, 0), 0.08, 1e-6);
+	smd_measured_rate_destroy(&rate);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -210,6 +236,7 @@ int main(void)
 		cmocka_unit_test(pressure_is_read),
 		cmocka_unit_test(it_is_said_anew_after_a_while),
 		cmocka_unit_test(one_that_rests_is_waited_for),
+		cmocka_unit_test(one_with_little_to_do_is_not),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
