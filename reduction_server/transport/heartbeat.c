@@ -15,7 +15,8 @@
 #define ASKS_AGAIN (2 * SMD_HEARTBEAT_POLLS) /* less than from one look to the next */
 /*
  * A question waits behind the results or parts that were queued before it, for long on a slow link;
- * while these leave, the other end takes them. Questions and notices alone stay below that.
+ * while these leave, the other end takes them. Questions and notices alone stay below that from one
+ * look to the next.
  */
 #define SENT_LEAST 4096u
 
@@ -47,16 +48,16 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	 */
 	uint64_t most = limit_ns / LOOKS;
 	uint64_t passed = now_ns - heartbeat->looked_ns;
+	uint64_t sent = lane->counts.bytes_sent - heartbeat->sent;
 
 	heartbeat->looked_ns = now_ns;
+	heartbeat->sent = lane->counts.bytes_sent;
 	if (passed > limit_ns / PAUSE_PART) {
 		heartbeat->paused_ns = passed;
 		heartbeat->resumed_ns = now_ns;
 	}
-	if (lane->counts.bytes_received != heartbeat->received ||
-		lane->counts.bytes_sent - heartbeat->sent > SENT_LEAST) {
+	if (lane->counts.bytes_received != heartbeat->received || sent > SENT_LEAST) {
 		heartbeat->received = lane->counts.bytes_received;
-		heartbeat->sent = lane->counts.bytes_sent;
 		heartbeat->silent_ns = 0;
 		heartbeat->asked_ns = 0;
 		return SMD_HEARTBEAT_ALIVE;

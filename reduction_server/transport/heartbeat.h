@@ -23,7 +23,7 @@
 
 struct smd_heartbeat {
 	uint64_t received; /* bytes that the lane had received at the last poll */
-	uint64_t sent;     /* bytes that it had sent when that was last a sign of life */
+	uint64_t sent;     /* and sent */
 	uint64_t looked_ns;
 	uint64_t silent_ns;  /* since something was received, as far as we were looking */
 	uint64_t asked_ns;   /* of that silence, when it was last asked */

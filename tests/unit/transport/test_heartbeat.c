@@ -70,6 +70,19 @@ static void questions_and_notices_are_no_sign_of_life(void **state)
 	assert_silent_after(15);
 }
 
+/* The other end may have stopped just after it had taken nearly as much as shows that it is alive: with the
+ * questions that was enough in the end, and it was given up after twice the limit. */
+static void what_was_sent_before_does_not_count_with_them(void **state)
+{
+	(void)state;
+	lane.counts.bytes_sent += 4000;
+	asked_in(1);
+	for (int i = 0; i < 13; i++) {
+		lane.counts.bytes_sent += asked_in(1) * SMD_FRAME_SIZE;
+	}
+	assert_silent_after(1);
+}
+
 static void silence_is_asked_about_and_then_is_the_end(void **state)
 {
 	(void)state;
@@ -151,6 +164,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(who_takes_what_is_sent_is_alive, set_up),
 		cmocka_unit_test_setup(questions_and_notices_are_no_sign_of_life, set_up),
+		cmocka_unit_test_setup(what_was_sent_before_does_not_count_with_them, set_up),
 		cmocka_unit_test_setup(silence_is_asked_about_and_then_is_the_end, set_up),
 		cmocka_unit_test_setup(it_is_asked_about_again_and_again, set_up),
 		cmocka_unit_test_setup(a_single_byte_is_a_sign_of_life, set_up),
