@@ -219,17 +219,8 @@ static void lose_two_and_regain_one(struct fleet_node *node)
 
 bool servers_return(void)
 {
-	static struct servers servers;
-	bool good;
-
-	servers_start(&servers, 3);
-	setenv(LIST_VARIABLE, servers.list, 1);
-	good = fleet_run(&(struct fleet){.nnodes = NODES,
-		.seconds = 40,
-		.body = lose_two_and_regain_one,
-		.argument = &servers});
-	servers_stop(&servers);
-	return good;
+	return servers_run(
+		(struct fleet){.nnodes = NODES, .seconds = 40, .body = lose_two_and_regain_one}, 3);
 }
 
 /* ---- a rank ---- */
@@ -413,13 +404,6 @@ static void drop_while_stalled(struct fleet_node *node)
 
 bool servers_stall(void)
 {
-	static struct servers servers;
-	bool good;
-
-	servers_start(&servers, 2);
-	setenv(LIST_VARIABLE, servers.list, 1);
-	good = fleet_run(&(struct fleet){
-		.nnodes = NODES, .seconds = 40, .body = drop_while_stalled, .argument = &servers});
-	servers_stop(&servers);
-	return good;
+	return servers_run(
+		(struct fleet){.nnodes = NODES, .seconds = 40, .body = drop_while_stalled}, 2);
 }

@@ -136,6 +136,7 @@ bool servers_run(struct fleet fleet, int n)
 
 	servers_start(&servers, n);
 	setenv("SUMMAND_REDUCTION_SERVERS", servers.list, 1);
+	fleet.argument = fleet.argument ? fleet.argument : &servers;
 	good = fleet_run(&fleet);
 	servers_stop(&servers);
 	return good;

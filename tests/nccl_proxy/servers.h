@@ -33,7 +33,8 @@ void servers_restart(struct servers *servers, int which);
  * communicators. */
 void servers_stop(struct servers *servers);
 
-/* Runs a fleet whose nodes find n servers in their environment. */
+/* Runs a fleet whose nodes find n servers in their environment, and in their argument where the
+ * fleet has none. */
 bool servers_run(struct fleet fleet, int n);
 
 /* An address on loopback where nobody listens, and nobody will while this process lives. */
