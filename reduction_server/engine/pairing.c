@@ -266,6 +266,9 @@ static void made_on_closed(void *owner, int err, const char *reason)
 	pairing->made = NULL;
 	if (err == -ETIMEDOUT && !pairing->repeated) {
 		pairing->repeated = true;
+		smd_log_peer(SMD_LOG_INFO, pairing->pairer->name, pairing->handshake.hello.job,
+			"lane of %s: tries %s again: %s", pairing->handshake.hello.replica,
+			pairing->ops->name, reason);
 		pairing_offer(pairing);
 	} else {
 		pairing_cannot(pairing, reason);

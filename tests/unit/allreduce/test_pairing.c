@@ -130,6 +130,7 @@ static void what_is_late_before_it_is_offered_is_tried_once_more(void **state)
 	smd_carried_trials.late = 1;
 	assert_int_equal(work(&pool, "carried", 60), 0);
 	assert_false(capture_has("no lane of worker over carried", NULL));
+	assert_true(capture_has("lane of worker: tries carried again: it is to be late", NULL));
 	smd_carried_trials.late = 2;
 	assert_int_equal(work(&pool, "carried", 60), 0); /* at the next time that it asks */
 	assert_true(capture_has("no lane of worker over carried: it is to be late", NULL));
