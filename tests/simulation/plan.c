@@ -386,11 +386,26 @@ static void draw_more(struct plan *plan, uint64_t seed)
 	}
 }
 
+/* From 1 to 16 KiB on, most of them: no rank returns from these before all have the result. */
+static void draw_large(struct plan *plan, uint64_t seed)
+{
+	static void (*const others[])(struct plan * plan, uint64_t seed) = {
+		NULL, draw_changes, draw_late, draw_more};
+	uint64_t s = seed * 2 + 0x80001;
+	unsigned other = (unsigned)draw(&s, 4);
+
+	if (others[other]) {
+		others[other](plan, seed);
+	}
+	plan->larger = 16u << draw(&s, 5);
+}
+
 void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
 {
 	static void (*const draws[])(struct plan * plan, uint64_t seed) = {
 		[PLAN_CHANGES] = draw_changes, [PLAN_LATE] = draw_late,
-		[PLAN_LOSSES] = draw_losses, [PLAN_MORE] = draw_more};
+		[PLAN_LOSSES] = draw_losses, [PLAN_MORE] = draw_more,
+		[PLAN_LARGE] = draw_large};
 
 	draw_any(plan, seed);
 	if (draws[kind]) {
@@ -486,6 +501,9 @@ void plan_print(const struct plan *plan, FILE *out)
 		plan->leaves_out ? " that leave servers out" : "",
 		plan->aftermath ? ", with an aftermath" : "", plan->memory_bytes >> 10,
 		plan->refusals);
+	if (plan->larger) {
+		fprintf(out, "  operations taken for %u times as large\n", plan->larger);
+	}
 	if (plan->segment_bytes) {
 		fprintf(out, "  operations in segments of %zu bytes\n", plan->segment_bytes);
 	}

@@ -25,6 +25,7 @@ enum plan_kind {
 	PLAN_LATE,    /* some ranks begin later than others, and faults come meanwhile */
 	PLAN_LOSSES,  /* lanes end again and again, for as long as the history lasts */
 	PLAN_MORE,    /* one of these, with servers that are added, segments, and measured tables */
+	PLAN_LARGE,   /* any of the others but losses, with operations that count as large */
 };
 
 enum collective { ALLREDUCE, REDUCE, BROADCAST, COLLECTIVES };
@@ -83,6 +84,7 @@ struct plan {
 	unsigned rate_least_mbps; /* of a lane; 0: as fast as can be */
 	unsigned rate_most_mbps;
 	size_t segment_bytes; /* 0: as the product's */
+	unsigned larger; /* operations are taken for so many times as large as they are (history.h) */
 	bool measured;        /* rank 0 wants what it has measured, not `changes`, */
 	unsigned waited; /* while processors were waited for in so many hundredths of the time */
 	unsigned heartbeat_ms;

@@ -112,6 +112,7 @@ static enum plan_kind kind_of(const char *word)
 	       : strcmp(word, "late") == 0  ? PLAN_LATE
 	       : strcmp(word, "losses") == 0 ? PLAN_LOSSES
 	       : strcmp(word, "more") == 0  ? PLAN_MORE
+	       : strcmp(word, "large") == 0 ? PLAN_LARGE
 					    : PLAN_ANY;
 }
 

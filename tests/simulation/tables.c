@@ -1,6 +1,8 @@
-/* Has rank 0 want other tables: by what it has measured, or drawn at random. */
+/* Has rank 0 want other tables: by what it has measured, or drawn at random; and small operations be
+ * large ones. */
 #include "tests/simulation/virtual_time.h"
 #include "tests/simulation/world.h"
+#include "worker/libsummand/history.h"
 #include "worker/libsummand/pressure.h"
 #include "worker/libsummand/tuning.h"
 
@@ -61,4 +63,14 @@ uint64_t __wrap_smd_pressure_waited_ns(void);
 uint64_t __wrap_smd_pressure_waited_ns(void)
 {
 	return virtual_now_ns() / 100 * world.plan.waited;
+}
+
+bool __real_smd_history_takes(const struct smd_deal *deal, unsigned nranks, size_t bytes);
+bool __wrap_smd_history_takes(const struct smd_deal *deal, unsigned nranks, size_t bytes);
+
+/* Histories have no room for those of a model's size, which ranks leave together. */
+bool __wrap_smd_history_takes(const struct smd_deal *deal, unsigned nranks, size_t bytes)
+{
+	return __real_smd_history_takes(
+		deal, nranks, world.plan.larger ? bytes * world.plan.larger : bytes);
 }
