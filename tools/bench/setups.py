@@ -98,9 +98,10 @@ def fewer(workers, servers, rate):
 
 
 def hybrids():
-    """Every number of servers from none to as many as workers."""
+    """Every number of servers from none to as many as workers. With 8 there are 24 processes, which 400 Mbit/s keep two cores
+    busy with for three quarters of the time."""
     return [Setup(f"{n}x{k}@{rate}+{n}", n, rate, [rate] * k, {"limit": HYBRID_LIMIT}, hybrid=True)
-            for n, rate in ((4, "1gbit"), (8, "400mbit")) for k in range(n + 1)]
+            for n, rate in ((4, "1gbit"), (8, "200mbit")) for k in range(n + 1)]
 
 
 def suite():
