@@ -52,6 +52,18 @@ static void card_unprepare(const struct rdma_card *card)
 	}
 }
 
+/* All that are here: lanes that come next find new ones. */
+static void card_fail_queues(const struct rdma_card *card)
+{
+	struct rdma_device *device;
+
+	LIST_FOREACH (device, &card->loop->devices, link) {
+		if (device->context == card->context) {
+			smd_rdma_device_fail_queue(device);
+		}
+	}
+}
+
 /* All lanes on it, or of a queue pair only that one's. */
 static void card_fail(
 	const struct rdma_card *card, const struct ibv_qp *pair, int err, const char *reason)
@@ -100,7 +112,7 @@ static void card_take_event(struct rdma_card *card, const struct ibv_async_event
 		card_fail(card, event->element.qp, -EIO, ibv_event_type_str(event->event_type));
 		break;
 	case IBV_EVENT_CQ_ERR:
-		card_fail(card, NULL, -EIO, "the device's completion queue has failed");
+		card_fail_queues(card);
 		break;
 	case IBV_EVENT_DEVICE_FATAL:
 		card->removed = true;

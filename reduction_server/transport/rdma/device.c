@@ -210,6 +210,16 @@ void smd_rdma_device_fail(struct rdma_device *device, int err, const char *reaso
 	}
 }
 
+void smd_rdma_device_fail_queue(struct rdma_device *device)
+{
+	if (device->failed) {
+		return;
+	}
+	device->failed = true;
+	smd_rdma_device_fail(device, -EIO, "the device's completion queue has failed");
+	device_poll_again(device); /* who is at work on it now is through by then */
+}
+
 void smd_rdma_device_fail_pair(
 	struct rdma_device *device, const struct ibv_qp *qp, int err, const char *reason)
 {
@@ -235,8 +245,7 @@ unsigned smd_rdma_device_poll(struct rdma_device *device)
 			total++;
 		}
 		if (n < 0) {
-			smd_rdma_device_fail(
-				device, -EIO, "the device's completion queue has failed");
+			smd_rdma_device_fail_queue(device);
 		}
 		device_flush(device);
 	}
@@ -246,9 +255,12 @@ unsigned smd_rdma_device_poll(struct rdma_device *device)
 	return total;
 }
 
-/* Looks at the queue, and sees to it that it is looked at later. */
+/* Looks at the queue, and sees to it that it is looked at later, unless nothing comes any more. */
 static void device_serve(struct rdma_device *device)
 {
+	if (device->failed) {
+		return;
+	}
 	if (smd_rdma_device_poll(device)) {
 		device_poll_again(device);
 		return;
@@ -276,9 +288,15 @@ static void device_on_readable(evutil_socket_t fd, short what, void *arg)
 
 static void device_on_again(evutil_socket_t fd, short what, void *arg)
 {
+	struct rdma_device *device = arg;
+
 	(void)fd;
 	(void)what;
-	device_serve(arg);
+	if (device->failed) {
+		smd_rdma_device_unprepare(device);
+	} else {
+		device_serve(device);
+	}
 }
 
 static void device_on_flush(evutil_socket_t fd, short what, void *arg)
@@ -458,7 +476,8 @@ int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uin
 	int ret = -ENOMEM;
 
 	LIST_FOREACH (device, &loop->devices, link) {
-		if (device->context == context && device_make_room(device, completions) == 0) {
+		if (device->context == context && !device->failed &&
+			device_make_room(device, completions) == 0) {
 			device->users++;
 			*out = device;
 			return 0;

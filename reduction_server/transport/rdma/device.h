@@ -110,7 +110,8 @@ struct rdma_device {
 	struct rdma_pair **pairs;      /* by the low half of their numbers; NULL: free */
 	uint32_t *uses;                /* of each of these: how often, for the high half */
 	uint32_t npairs;               /* size of the tables */
-	bool removed;                  /* the device is no more */
+	bool removed;                  /* the device is no more, */
+	bool failed;                   /* or its queue: it is for no other lane */
 	bool prepared;                 /* it stays without a lane (prepare.c) */
 	bool refused;                  /* a buffer could not be registered, which has been said */
 	unsigned users;
@@ -152,6 +153,9 @@ void smd_rdma_device_wake(struct rdma_device *device, struct rdma_pair *pair);
 
 /* All its pairs fail: they send nothing from now on, and are told before the turn ends. */
 void smd_rdma_device_fail(struct rdma_device *device, int err, const char *reason);
+
+/* The same, for its queue has failed: no other lane comes to it, and it is not kept for any. */
+void smd_rdma_device_fail_queue(struct rdma_device *device);
 
 /* The same of the one pair that this is, if it is there. */
 void smd_rdma_device_fail_pair(

@@ -1,6 +1,6 @@
 /*
  * What lanes share is there before the first: the device is open and memory registered, so that no
- * chunk waits for it; it goes with the loop, or with the device.
+ * chunk waits for it; it goes with the loop, with the device, or when its queue has failed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -105,6 +105,52 @@ static void a_device_with_lanes_goes_with_the_last(void **state)
 	assert_int_equal(script.live, 1);
 }
 
+/* Its card tells it, or it cannot be polled; lanes that were on it end, and the next find another. */
+static void a_queue_that_failed_is_not_given_to_others(void **state)
+{
+	struct script_call *poll = &script.calls[SCRIPT_queue_poll];
+	const struct script_call *create = &script.calls[SCRIPT_queue_create];
+	struct link *link = *state;
+
+	for (int polled = 0; polled < 2; polled++) {
+		unsigned created = create->count;
+		struct halves halves;
+
+		prepare(link, "10.0.0.1:7");
+		halves_open(&halves, link);
+		assert_int_equal(create->count, created + 1);
+		if (polled) {
+			poll->fail_at = poll->count + 1;
+			poll->err = -EIO;
+			smd_lane_poll(link->near.lane);
+		} else {
+			script_device_tell(IBV_EVENT_CQ_ERR, NULL);
+		}
+		stage_turn(link);
+		end_assert_closed(
+			&link->near, -EIO, "the device's completion queue has failed");
+		end_assert_closed(&link->far, -EIO, "the device's completion queue has failed");
+		halves_close(&halves);
+		assert_int_equal(script.regions, 0); /* nobody keeps it */
+		halves_open(&halves, link);
+		assert_int_equal(create->count, created + 2);
+		halves_close(&halves);
+		smd_transport_end_loop(link->base);
+		assert_int_equal(script.live, 0);
+	}
+}
+
+static void a_queue_that_fails_without_lanes_is_let_go(void **state)
+{
+	struct link *link = *state;
+
+	prepare(link, "10.0.0.1:7");
+	assert_int_equal(script.regions, PIECES);
+	script_device_tell(IBV_EVENT_CQ_ERR, NULL);
+	stage_turn(link);
+	assert_int_equal(script.regions, 0);
+}
+
 static void loopback_leads_to_no_device(void **state)
 {
 	struct link *link = *state;
@@ -148,6 +194,8 @@ int main(void)
 		STAGE(the_loops_end_ends_it),
 		STAGE(a_device_that_is_removed_is_let_go),
 		STAGE(a_device_with_lanes_goes_with_the_last),
+		STAGE(a_queue_that_failed_is_not_given_to_others),
+		STAGE(a_queue_that_fails_without_lanes_is_let_go),
 		STAGE(loopback_leads_to_no_device),
 		STAGE(what_fails_is_tried_again),
 	};
