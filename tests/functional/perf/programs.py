@@ -52,9 +52,12 @@ class ProgramTest(unittest.TestCase):
                                   SUMMAND_REPLICA=f"rank-{rank}", **variables)
 
     def wait_until_it_says(self, process, text):
-        """Reads its log up to a line with that; finish() gives what comes after."""
-        while text not in (line := process.stderr.readline()):
-            self.assertNotEqual(line, "", f"must say: {text}")
+        """Reads its log up to a line with that, and returns what it has read; finish() gives what comes after."""
+        lines = []
+        while not lines or text not in lines[-1]:
+            lines.append(process.stderr.readline())
+            self.assertNotEqual(lines[-1], "", f"must say: {text}")
+        return "".join(lines)
 
     def finish(self, process):
         """What the program has said, once it has ended."""

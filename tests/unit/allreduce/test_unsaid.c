@@ -1,0 +1,135 @@
+/*
+ * What a server has to tell a worker, and has no memory for: at its next look it ends that worker's
+ * lane, which would else be waited on for ever. Over lanes with cards (tests/unit/cuda/card.c),
+ * since only there LEFT is said.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+#include "reduction_server/base/clock.h"
+#include "tests/unit/allreduce/fixture.h"
+#include "tests/unit/cuda/card.h"
+
+enum { RANKS = 2, COUNT = 100000, LOOK_MS = 100, HEARTBEAT_MS = 12 * LOOK_MS };
+
+#define PATIENCE_NS (20 * SMD_SECOND_NS) /* it takes a look, and longer on a busy host */
+
+static atomic_uint unsaid; /* the kind of frame whose next one cannot be allocated; 0: none */
+
+int __real_smd_lane_send_control(
+	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length);
+int __wrap_smd_lane_send_control(
+	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length);
+
+int __wrap_smd_lane_send_control(
+	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length)
+{
+	unsigned kind = frame->kind;
+
+	return atomic_compare_exchange_strong(&unsaid, &kind, 0)
+		       ? -ENOMEM
+		       : __real_smd_lane_send_control(lane, frame, payload, length);
+}
+
+/* Ends only when each rank's call has; the ranks' own communicator has said its JOINED before. */
+static void must_end(struct pool_rank *rank, unsigned kind, int (*call)(struct pool_rank *rank))
+{
+	uint64_t begin = smd_clock_ns();
+	int ret;
+
+	CHECK(smd_barrier(rank->comm) == 0);
+	if (rank->rank == 0) {
+		atomic_store(&unsaid, kind);
+	}
+	ret = call(rank);
+	CHECK(ret < 0);
+	CHECK(smd_error_message()[0] != '\0');
+	CHECK(smd_clock_ns() - begin < PATIENCE_NS);
+	CHECK(atomic_load(&unsaid) == 0);
+}
+
+/* Who hears ABORT says LEAVE and waits for LEFT: until then its buffer may be written to. */
+static int disagree(struct pool_rank *rank)
+{
+	float *buffer = calloc(COUNT + RANKS, sizeof(*buffer));
+	int ret = smd_allreduce(
+		rank->comm, buffer, buffer, (size_t)(COUNT + rank->rank), SMD_FLOAT32, SMD_SUM);
+
+	free(buffer);
+	return ret;
+}
+
+/* Who has heard JOINED waits for the other one. */
+static int join(struct pool_rank *rank)
+{
+	smd_comm *another;
+	int ret = smd_comm_create(rank->context, "another", RANKS, rank->rank, &another);
+
+	if (ret == 0) {
+		ret = smd_barrier(another);
+		smd_comm_destroy(another);
+	}
+	return ret;
+}
+
+static void hears_no_abort(struct pool_rank *rank)
+{
+	must_end(rank, SMD_FRAME_ABORT, disagree);
+}
+
+static void hears_no_left(struct pool_rank *rank)
+{
+	must_end(rank, SMD_FRAME_LEFT, disagree);
+}
+
+static void hears_no_joined(struct pool_rank *rank)
+{
+	must_end(rank, SMD_FRAME_JOINED, join);
+}
+
+static void play(void (*body)(struct pool_rank *rank))
+{
+	const struct smd_server_config config = {.shards = 1, .heartbeat_ms = HEARTBEAT_MS};
+	struct pool pool;
+
+	card_reset((struct card_plan){.refuse = 0});
+	pool_start(&pool, "fault", 1, &config);
+	pool_run(&pool, RANKS, "unsaid", body, NULL);
+	pool_stop(&pool);
+}
+
+static void abort_that_is_not_said_ends_the_lane(void **state)
+{
+	(void)state;
+	play(hears_no_abort);
+}
+
+static void left_that_is_not_said_ends_the_lane(void **state)
+{
+	(void)state;
+	play(hears_no_left);
+}
+
+static void joined_that_is_not_said_ends_the_lane(void **state)
+{
+	(void)state;
+	play(hears_no_joined);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(abort_that_is_not_said_ends_the_lane),
+		cmocka_unit_test(left_that_is_not_said_ends_the_lane),
+		cmocka_unit_test(joined_that_is_not_said_ends_the_lane),
+	};
+
+	return cmocka_run_group_tests_name("unsaid", tests, NULL, NULL);
+}
