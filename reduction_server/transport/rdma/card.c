@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/base/log.h"
+#include "reduction_server/base/log_limit.h"
 
 #define PORTS_MOST 256 /* addresses that are looked at */
 #define FRESH_NS   SMD_SECOND_NS /* so long what is known of ports counts as true */
@@ -266,6 +266,19 @@ static int ports_refresh(struct rdma_loop *loop)
 	return found < 0 ? found : 0;
 }
 
+/* Lanes are on other devices, until ports are looked at again. */
+static void ports_leave_out(struct rdma_loop *loop, const char *name)
+{
+	unsigned left = 0;
+
+	for (unsigned i = 0; i < loop->nports; i++) {
+		if (strcmp(loop->ports[i].name, name) != 0) {
+			loop->ports[left++] = loop->ports[i];
+		}
+	}
+	loop->nports = left;
+}
+
 /* What is in the way, for somebody who looks for it. */
 static int card_explain(
 	const struct rdma_loop *loop, const struct smd_rdma_wish *wish, struct smd_error *error)
@@ -284,10 +297,8 @@ static int card_explain(
 		wish->other && wish->other->ethernet ? "RoCE" : "InfiniBand");
 }
 
-int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
-	struct smd_verbs_port *out, struct smd_error *error)
+static int ports_know(struct rdma_loop *loop, struct smd_error *error)
 {
-	const struct smd_verbs_port *port;
 	int ret = 0;
 
 	if (loop->ports_ns == 0 || smd_clock_ns() - loop->ports_ns > FRESH_NS) {
@@ -298,19 +309,49 @@ int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wis
 			"no RDMA device is InfiniBand or RoCE (iWARP's have no immediate data, EFA's no "
 			"reliable connections)");
 	}
-	if (ret) {
-		return smd_error_set(
-			error, -ret, "rdma: cannot list the devices: %s", strerror(-ret));
+	if (ret == -EACCES) {
+		return smd_error_set(error, ENETUNREACH,
+			"no RDMA device can be used: /dev/infiniband/uverbs* must be there, and "
+			"let this process read and write");
 	}
-	port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
-	if (!port) {
-		return card_explain(loop, wish, error);
-	}
-	*out = *port;
-	ret = card_of_port(loop, out);
-	return ret ? smd_error_set(error, -ret, "rdma: cannot open %s: %s", port->name,
-			     strerror(-ret))
+	return ret ? smd_error_set(error, -ret, "rdma: cannot list the devices: %s", strerror(-ret))
 		   : 0;
+}
+
+/* None could be opened, this one for that reason. What passes is told as it is, and what does not must
+ * not be taken for want of any device (ENODEV), nor for the other end's word (EACCES). */
+static int card_give_up(
+	struct rdma_loop *loop, const char *name, int err, struct smd_error *error)
+{
+	bool passes = err == -EAGAIN || err == -EBUSY || err == -EIO;
+
+	loop->ports_ns = 0; /* the next lane looks for them again */
+	return smd_error_set(error, passes ? -err : ENETUNREACH, "rdma: cannot open %s: %s", name,
+		strerror(-err));
+}
+
+int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
+	struct smd_verbs_port *out, struct smd_error *error)
+{
+	const struct smd_verbs_port *port;
+	int failed = 0;
+	int ret = ports_know(loop, error);
+
+	if (ret) {
+		return ret;
+	}
+	while ((port = smd_rdma_port_choose(loop->ports, loop->nports, wish))) {
+		*out = *port;
+		failed = card_of_port(loop, out);
+		if (failed == 0) {
+			return 0;
+		}
+		smd_log_peer(SMD_LOG_INFO, "rdma", out->name, "%s takes no lanes: cannot open it: %s",
+			out->name, strerror(-failed));
+		ports_leave_out(loop, out->name);
+	}
+	return failed ? card_give_up(loop, out->name, failed, error)
+		      : card_explain(loop, wish, error);
 }
 
 /* ---- the end ---- */

@@ -7,7 +7,8 @@
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
 
-#define SCORE_LOCAL 1000u /* above that of any address of the other end */
+#define SCORE_LOCAL 1000u /* above that of any address of the other end, */
+#define SCORE_HERE  200u  /* as this is, with which it is less than that */
 #define GID_SIZE    16
 /* A port of less than one so-manieth of another's speed takes no turns with it: as each operation
  * is dealt to all lanes alike, all would be as slow. */
@@ -103,6 +104,13 @@ static bool port_is_of_route(const struct smd_verbs_port *port, const struct smd
 		       strcmp(port->interface, wish->interface) == 0);
 }
 
+/* RoCE's address is an interface's, which may be in another network namespace than this process: the
+ * kernel shows it all the same, and finds no way from it. */
+static bool port_is_here(const struct smd_verbs_port *port)
+{
+	return !port->ethernet || port->network_bits > 0;
+}
+
 /* 0: it will not do. */
 static unsigned port_score(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
 {
@@ -112,6 +120,9 @@ static unsigned port_score(const struct smd_verbs_port *port, const struct smd_r
 	if ((named && !smd_rdma_port_is_named(wish->devices, port->name, port->number)) ||
 		(wish->other && wish->other->ethernet != port->ethernet)) {
 		return 0;
+	}
+	if (port_is_here(port)) {
+		score += SCORE_HERE;
 	}
 	if (!named && port_is_of_route(port, wish)) {
 		score += SCORE_LOCAL;

@@ -107,9 +107,10 @@ struct smd_verbs_port {
 
 /*
  * The addresses of all devices' ports: how many, at most n; or -errno, -ENODEV where there is no
- * device, -EPROTONOSUPPORT where all are of kinds that RDMA lanes cannot take (iWARP, EFA). No
- * device is opened for that: a process would hold all of a host's for the one that it uses, and
- * opening takes milliseconds. `root` is where /sys is: "" but in tests.
+ * device, -EPROTONOSUPPORT where all are of kinds that RDMA lanes cannot take (iWARP, EFA), -EACCES
+ * where this process may open none. Those that it may not open are left out. No device is opened for
+ * that: a process would hold all of a host's for the one that it uses, and opening takes
+ * milliseconds. `root` is where /sys and /dev are: "" but in tests.
  */
 int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n);
 /* The NUMA node that the device is on; -1: not known, as where there is only one. */

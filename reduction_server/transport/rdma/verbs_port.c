@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/rdma/verbs.h"
@@ -14,6 +15,7 @@
 #define GIDS_MOST  256 /* of a port, that are looked at */
 #define PORTS_MOST 8   /* of a device */
 #define FOLDER     "/sys/class/infiniband"
+#define OPENED     "/sys/class/infiniband_verbs" /* by whose files devices are opened */
 
 #define SUBNET_PREFIX_BITS 64
 
@@ -193,6 +195,58 @@ static bool device_is_adapter(const char *root, const char *name)
 	return kind == IBV_NODE_CA;
 }
 
+/* "uverbs0" is a file of that device. */
+static bool file_is_of(const char *root, const char *file, const char *device)
+{
+	char path[PATH_MAX];
+	char name[IBV_SYSFS_NAME_MAX] = "";
+	FILE *said;
+
+	snprintf(path, sizeof(path), "%s" OPENED "/%.32s/ibdev", root, file);
+	said = fopen(path, "r");
+	if (!said) {
+		return false;
+	}
+	if (fgets(name, sizeof(name), said)) {
+		name[strcspn(name, "\n")] = '\0';
+	}
+	fclose(said);
+	return strcmp(name, device) == 0;
+}
+
+/* The file lets this process in. It does not where its mode or a security module says so, nor in a
+ * container that has not got it, though all of the host's devices are in /sys. Of any other error
+ * opening tells more. */
+static bool file_lets_in(const char *root, const char *file)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/dev/infiniband/%.32s", root, file);
+	return access(path, R_OK | W_OK) == 0 ||
+	       (errno != EACCES && errno != EPERM && errno != ENOENT);
+}
+
+/* A device whose file is not known counts as one that can be opened. */
+static bool device_lets_in(const char *root, const char *name)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	bool lets_in = true;
+	DIR *folder;
+
+	snprintf(path, sizeof(path), "%s" OPENED, root);
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder))) {
+		if (file_is_of(root, entry->d_name, name)) {
+			lets_in = file_lets_in(root, entry->d_name);
+		}
+	}
+	if (folder) {
+		closedir(folder);
+	}
+	return lets_in;
+}
+
 /* How many addresses a device has, at most n. */
 static int device_list(const char *root, const char *name, struct smd_verbs_port *out, int n)
 {
@@ -241,6 +295,7 @@ int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
 	int nentries;
 	int ndevices = 0;
 	int nadapters = 0;
+	int nopen = 0; /* of these, to this process */
 	int found = 0;
 
 	snprintf(path, sizeof(path), "%s" FOLDER, root);
@@ -253,8 +308,9 @@ int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
 
 		if (name[0] != '.' && strlen(name) < IBV_SYSFS_NAME_MAX) {
 			ndevices++;
-			if (device_is_adapter(root, name)) {
-				nadapters++;
+			nadapters += device_is_adapter(root, name);
+			if (device_is_adapter(root, name) && device_lets_in(root, name)) {
+				nopen++;
 				found += device_list(root, name, out + found, n - found);
 			}
 		}
@@ -262,5 +318,8 @@ int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
 	}
 	free(entries);
 	ports_know_networks(out, found);
+	if (nadapters && !nopen) {
+		return -EACCES;
+	}
 	return ndevices && !nadapters ? -EPROTONOSUPPORT : found;
 }

@@ -54,8 +54,11 @@ struct script_pair {
 static pthread_mutex_t device_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* for script.then() */
 
 struct script script;
-static struct ibv_device device = {.name = "script0"};
-struct ibv_context script_device = {.device = &device, .num_comp_vectors = SCRIPT_VECTORS};
+static struct ibv_device devices[SCRIPT_DEVICES] = {{.name = "script0"}, {.name = "script1"}};
+struct ibv_context script_devices[SCRIPT_DEVICES] = {
+	{.device = &devices[0], .num_comp_vectors = SCRIPT_VECTORS},
+	{.device = &devices[1], .num_comp_vectors = SCRIPT_VECTORS},
+};
 
 _Noreturn void script_stop(const char *format, ...)
 {
@@ -131,7 +134,7 @@ void smd_verbs_forget_removed(void)
 
 int smd_verbs_query(struct ibv_context *context, uint8_t port, struct smd_verbs_limits *out)
 {
-	if (context != &script_device || port != 1) {
+	if (context < script_devices || context >= script_devices + SCRIPT_DEVICES || port != 1) {
 		script_stop("another device or port is asked for than the id's");
 	}
 	*out = script.limits;

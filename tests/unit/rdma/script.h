@@ -89,7 +89,7 @@ struct script {
 	void *owner;
 
 	struct script_call calls[SCRIPT_CALLS_END];
-	struct smd_verbs_port ports[SCRIPT_PORTS_MOST]; /* of the device, `nports` */
+	struct smd_verbs_port ports[SCRIPT_PORTS_MOST]; /* of "script0" and "script1", `nports` */
 	int nports;
 	struct smd_verbs_path path; /* by which a pair was last joined */
 	uint16_t pkey; /* of the last pair that was made ready */
@@ -124,7 +124,7 @@ const uint8_t *script_said(const struct rdma_cm_id *id, size_t *length);
 
 /* ---- the device itself ---- */
 
-/* It tells that; `pair`: of which queue pair. */
+/* "script0" tells that; `pair`: of which queue pair. */
 void script_device_tell(enum ibv_event_type type, struct ibv_qp *pair);
 /* What tests know a queue pair by that has no id of the connection manager's. */
 struct rdma_cm_id *script_id_of_pair(const struct ibv_qp *pair);

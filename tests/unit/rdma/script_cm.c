@@ -156,7 +156,7 @@ static struct script_id *id_create(struct rdma_event_channel *channel, void *con
 
 	id->id.channel = channel;
 	id->id.context = context;
-	id->id.verbs = &script_device;
+	id->id.verbs = &script_devices[0];
 	id->id.port_num = 1;
 	address->sin_family = AF_INET;
 	address->sin_port = htons(7);

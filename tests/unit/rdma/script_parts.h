@@ -44,6 +44,8 @@ void script_pair_flush(struct script_pair *pair);
 struct script_id *script_by_hand_create(uint32_t number);
 void script_by_hand_destroy(struct script_id *id);
 
-extern struct ibv_context script_device;
+/* The connection manager knows the first alone. */
+#define SCRIPT_DEVICES 2
+extern struct ibv_context script_devices[SCRIPT_DEVICES];
 
 #endif

@@ -1,5 +1,5 @@
-/* The script's device as it is used without the connection manager: its ports, its own events, and
- * queue pairs that find each other by their numbers. */
+/* The script's devices as they are used without the connection manager: their ports, their own events,
+ * and queue pairs that find each other by their numbers. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -21,14 +21,19 @@ static struct script_id gone = {.by_hand = true}; /* whom nobody answers for any
 
 int smd_verbs_device_open(const char *name, struct ibv_context **out)
 {
+	struct ibv_context *device = script_devices;
 	int err = script_fault(SCRIPT_device_open);
 
-	if (err || strcmp(name, ibv_get_device_name(script_device.device)) != 0) {
+	while (device < script_devices + SCRIPT_DEVICES &&
+		strcmp(name, ibv_get_device_name(device->device)) != 0) {
+		device++;
+	}
+	if (err || device == script_devices + SCRIPT_DEVICES) {
 		return err ? err : -ENODEV;
 	}
-	script_device.async_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	device->async_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	script.live++;
-	*out = &script_device;
+	*out = device;
 	return 0;
 }
 
@@ -67,7 +72,7 @@ void script_device_tell(enum ibv_event_type type, struct ibv_qp *pair)
 		event.element.port_num = 1;
 	}
 	events[nevents++ % EVENTS_MOST] = event;
-	(void)!write(script_device.async_fd, &one, sizeof(one));
+	(void)!write(script_devices[0].async_fd, &one, sizeof(one));
 }
 
 int smd_verbs_device_event_take(struct ibv_context *device, struct ibv_async_event *out)

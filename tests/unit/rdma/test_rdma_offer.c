@@ -314,7 +314,106 @@ static void loopback_is_not_carried(void **state)
 	assert_string_equal(error.text, "rdma: loopback is not an address of an RDMA device");
 }
 
+/* ---- several cards ---- */
+
+/* Both are as good for it. */
+static void begin_between_two_cards(struct halves *halves, struct link *link)
+{
+	static const uint8_t elsewhere[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 9};
+
+	forget_loop(link);
+	script.nports = 2;
+	script.ports[1] = script.ports[0];
+	strcpy(script.ports[1].name, "script1");
+	script.ports[1].gid[15] = 2;
+	halves_begin(halves, link);
+	memcpy(halves->first.carrier.address, elsewhere, 16);
+	memcpy(halves->second.carrier.address, elsewhere, 16);
+}
+
+/* A driver without its library, a file's mode, a container that was given one card: another one is taken,
+ * until ports are looked at again. */
+static void a_card_that_cannot_be_opened_leaves_its_turn_to_another(void **state)
+{
+	static const int errors[] = {-ENODEV, -EACCES, -EPERM, -ENOENT};
+	struct script_call *open = &script.calls[SCRIPT_device_open];
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		struct smd_error error = {""};
+		struct halves halves;
+
+		begin_between_two_cards(&halves, link);
+		open->fail_at = open->count + 1; /* shard 5's turn is the second */
+		open->err = errors[i];
+		assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+		assert_string_equal(halves.first.lane->path.port.name, "script0");
+		assert_int_equal(
+			half_offer(&halves.second, link, &halves.first.offer, &error), 0);
+		assert_string_equal(halves.second.lane->path.port.name, "script0");
+		assert_int_equal(open->count, open->fail_at + 1);
+		halves_close(&halves);
+	}
+}
+
+/* It is no reason for other lanes to do without RDMA, nor for the process to end. */
+static void where_no_card_can_be_opened_rdma_does_not_reach(void **state)
+{
+	static const int errors[] = {-ENODEV, -EACCES, -EPERM, -ENOENT};
+	struct script_call *open = &script.calls[SCRIPT_device_open];
+	struct link *link = *state;
+
+	open->always = true;
+	for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+		struct smd_error error = {""};
+		struct halves halves;
+
+		begin_between_two_cards(&halves, link);
+		open->fail_at = open->count + 1;
+		open->err = errors[i];
+		assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENETUNREACH);
+		assert_non_null(strstr(error.text, "rdma: cannot open script0: "));
+		open->fail_at = 0; /* and it is looked for again at once */
+		assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+		halves_close(&halves);
+	}
+}
+
+/* What passes is told as it is: whoever asked asks again. */
+static void a_card_that_is_busy_is_asked_again(void **state)
+{
+	struct script_call *open = &script.calls[SCRIPT_device_open];
+	struct smd_error error = {""};
+	struct link *link = *state;
+	struct halves halves;
+
+	forget_loop(link);
+	halves_begin(&halves, link);
+	open->fail_at = open->count + 1;
+	open->err = -EAGAIN;
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -EAGAIN);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+	halves_close(&halves);
+}
+
 /* ---- no port ---- */
+
+static void devices_that_this_process_may_not_use_are_told(void **state)
+{
+	struct script_call *ports = &script.calls[SCRIPT_ports];
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	forget_loop(link);
+	halves_begin(&halves, link);
+	ports->fail_at = ports->count + 1;
+	ports->err = -EACCES;
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENETUNREACH);
+	assert_string_equal(error.text,
+		"no RDMA device can be used: /dev/infiniband/uverbs* must be there, and let this "
+		"process read and write");
+}
 
 static void a_host_without_a_port_says_so(void **state)
 {
@@ -362,6 +461,10 @@ int main(void)
 		STAGE(every_call_may_fail),
 		STAGE(no_connection_manager_is_needed),
 		STAGE(loopback_is_not_carried),
+		STAGE(a_card_that_cannot_be_opened_leaves_its_turn_to_another),
+		STAGE(where_no_card_can_be_opened_rdma_does_not_reach),
+		STAGE(a_card_that_is_busy_is_asked_again),
+		STAGE(devices_that_this_process_may_not_use_are_told),
 		STAGE(a_host_without_a_port_says_so),
 		STAGE(a_device_that_is_named_and_not_there_is_told),
 	};

@@ -15,11 +15,11 @@
 #include "reduction_server/transport/rdma/port.h"
 
 static const struct smd_verbs_port ports[] = {
-	{.name = "mlx5_0", .number = 1, .ethernet = true,
+	{.name = "mlx5_0", .number = 1, .ethernet = true, .network_bits = 64,
 		.gid = {0xfe, 0x80, [15] = 1}},
-	{.name = "mlx5_0", .number = 1, .ethernet = true,
+	{.name = "mlx5_0", .number = 1, .ethernet = true, .network_bits = 96 + 24,
 		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 1, [15] = 1}},
-	{.name = "mlx5_1", .number = 1, .ethernet = true,
+	{.name = "mlx5_1", .number = 1, .ethernet = true, .network_bits = 96 + 24,
 		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 2, [15] = 1}},
 	{.name = "mlx5_2", .number = 1,
 		.gid = {0xfe, 0x80, [15] = 3}},
@@ -137,6 +137,32 @@ static void cards_of_one_subnet_take_turns(void **state)
 	}
 }
 
+/* The kernel shows the addresses of other containers' interfaces too: such a port is for want of another,
+ * however near its address is to the other end's. */
+static void an_address_of_another_network_namespace_takes_no_turn(void **state)
+{
+	static const struct smd_verbs_port cards[3] = {
+		{.name = "a", .number = 1, .ethernet = true,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 8}},
+		{.name = "b", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 172, [15] = 1}},
+		{.name = "c", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 172, [15] = 2}},
+	};
+	static const struct smd_rdma_offer other = {
+		.ethernet = true, .gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 9}};
+
+	(void)state;
+	for (unsigned turn = 0; turn < 3; turn++) {
+		const struct smd_rdma_wish offers = {.turn = turn};
+		const struct smd_rdma_wish answers = {.other = &other, .turn = turn};
+
+		assert_ptr_equal(smd_rdma_port_choose(cards, 3, &offers), &cards[1 + turn % 2]);
+		assert_ptr_equal(smd_rdma_port_choose(cards, 3, &answers), &cards[1 + turn % 2]);
+		assert_ptr_equal(smd_rdma_port_choose(cards, 1, &answers), &cards[0]);
+	}
+}
+
 /* A management card of 25 Gbit/s, beside one of 400 and one of 200: the fast ones take turns. */
 static void a_slow_card_takes_no_turn(void **state)
 {
@@ -188,6 +214,7 @@ int main(void)
 		cmocka_unit_test(ports_are_named_as_for_nccl),
 		cmocka_unit_test(the_best_port_is_taken),
 		cmocka_unit_test(cards_of_one_subnet_take_turns),
+		cmocka_unit_test(an_address_of_another_network_namespace_takes_no_turn),
 		cmocka_unit_test(a_slow_card_takes_no_turn),
 		cmocka_unit_test(networks_are_known_by_their_interfaces),
 	};

@@ -100,6 +100,28 @@ static void the_kernel_s_files_show_ports(void **state)
 	assert_int_equal(smd_verbs_ports(tree_root, ports, 3), 3);
 }
 
+/* Those that are not counted either: a container may have been given one card, and /sys shows all. */
+static void devices_that_cannot_be_opened_are_left_out(void **state)
+{
+	struct smd_verbs_port ports[8];
+
+	(void)state;
+	add_roce();
+	tree_write("/sys/class/infiniband_verbs/abi_version", "6\n");
+	tree_write("/sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0\n");
+	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 1); /* the other's file is not known */
+	assert_string_equal(ports[0].name, "mlx5_1");
+	tree_write("/sys/class/infiniband_verbs/uverbs1/ibdev", "mlx5_1\n");
+	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), -EACCES);
+	tree_write("/dev/infiniband/uverbs1", "");
+	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 1);
+	assert_int_equal(
+		smd_rdma_rate_read("10.0.2.1:1", "", tree_root, source, sizeof(source)), 25000);
+	assert_string_equal(source, "of mlx5_1:1");
+	tree_write("/dev/infiniband/uverbs0", "");
+	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 3);
+}
+
 static void a_server_is_as_fast_as_its_ports(void **state)
 {
 	static const struct {
@@ -216,6 +238,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TREE(the_kernel_s_files_show_ports),
+		TREE(devices_that_cannot_be_opened_are_left_out),
 		TREE(a_server_is_as_fast_as_its_ports),
 		TREE(lanes_come_by_the_default_route),
 		TREE(what_does_not_say_its_speed_is_not_known),
