@@ -3,10 +3,13 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <linux/tcp.h> /* glibc's has no counts of bytes */
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/nccl_proxy/fleet.h"
@@ -52,6 +55,21 @@ static void hold_verbs(void)
 	if (!verbs) {
 		verbs = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
 	}
+}
+
+int process_busy_connections(uint64_t bytes)
+{
+	int most = (int)sysconf(_SC_OPEN_MAX);
+	int n = 0;
+
+	for (int fd = 0; fd < most && fd < 4096; fd++) {
+		struct tcp_info info = {0};
+		socklen_t length = sizeof(info);
+
+		n += getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &length) == 0 &&
+		     info.tcpi_bytes_acked >= bytes;
+	}
+	return n;
 }
 
 int process_memory_watches(void)

@@ -5,6 +5,8 @@
 #ifndef TESTS_NCCL_PROXY_LIBRARY_H
 #define TESTS_NCCL_PROXY_LIBRARY_H
 
+#include <stdint.h>
+
 /* Opens libnccl-net-summand.so of this build. */
 void *library_open(void);
 /* The table of a version: NULL where there is none. kind: "ncclNetPlugin". */
@@ -15,6 +17,8 @@ void library_close(void *library);
 /* Of this process, now. */
 int process_threads(void);
 int process_descriptors(void);
+/* Its TCP connections that have sent so many bytes. */
+int process_busy_connections(uint64_t bytes);
 
 /* Over RDMA the watch over registered memory stays: 1, else 0. */
 int process_memory_watches(void);

@@ -496,7 +496,8 @@ bool several_cannot_reach(void)
 
 /* ---- more communicators than the servers have memory for ---- */
 
-enum { TOO_MANY = 400 };
+/* A job may have 296 groups of two ranks in 512 MiB. Loops beyond the first must leave a third of them to others. */
+enum { TOO_MANY = 400, THIRD = 98 };
 
 /* All nodes are refused at the same one, with the reason. Those that there are go on, and another
  * one may come when one has gone. */
@@ -518,7 +519,7 @@ static void fill_memory(struct fleet_node *node)
 		logbook_clear();
 		on = connect_together(node, &proxies[n], handles);
 	}
-	CHECK(n > 0);
+	CHECK(n >= (getenv("SUMMAND_TEST_RDMA") ? 1 : THIRD));
 	CHECK(logbook_has(NCCL_LOG_INFO, "memory"));
 	proxy_close(&proxies[n]);
 	proxy_register(&proxies[0]);

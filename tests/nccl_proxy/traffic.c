@@ -234,8 +234,10 @@ static void use_loops(struct fleet_node *node)
 	stream_finish(&stream);
 	stream = stream_of(&proxy, (unsigned)fleet_share(40), choose_large);
 	stream_finish(&stream);
+	CHECK_EQUAL(process_busy_connections(512 << 10), 3 * 2); /* to both servers by each loop */
 	proxy_deregister(&proxy, PROXY_RECEIVE);
 	proxy_close(&proxy);
+	CHECK(logbook_has(NCCL_LOG_INFO, "3 loops began "));
 	library_close(library);
 }
 

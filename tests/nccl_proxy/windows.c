@@ -5,6 +5,7 @@
  * give or to get, begins at the address that is passed, wherever in its share that is.
  */
 #include <sched.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/base/dtype.h"
@@ -14,7 +15,7 @@
 #include "tests/nccl_proxy/scenarios.h"
 #include "tests/nccl_proxy/servers.h"
 
-#define SHARE      24000 /* bytes_per_rank: whole elements of every type */
+#define SHARE      72000 /* bytes_per_rank: whole elements of every type; two are enough for a loop of their own */
 #define SLOT_BYTES ((size_t)256 << 10)
 #define GAP        64 /* between parts */
 #define UNTOUCHED  0xee
@@ -31,8 +32,8 @@ static const struct window windows[] = {
 	{0, SHARE, 1},                             /* one rank's share */
 	{SHARE, 2 * (size_t)SHARE, 2},             /* two shares */
 	{SHARE - 8, 16, 1},                        /* the end of one and the beginning of another */
-	{8000, 40000, 3},                          /* the end, a whole one but its end */
-	{16000, 2 * (size_t)SHARE, 3},             /* the end, a whole one, the beginning */
+	{SHARE / 3, 5 * (size_t)SHARE / 3, 3},     /* the end, a whole one */
+	{2 * SHARE / 3, 2 * (size_t)SHARE, 3},     /* the end, a whole one, the beginning */
 	{SHARE + 8, 800, 2},                       /* inside */
 	{3 * (size_t)SHARE - 8, 8, 1},             /* the last element */
 	{2 * (size_t)SHARE - 4096, 4096 + 512, 3}, /* and once more at an edge */
@@ -244,6 +245,9 @@ static void use_windows(struct fleet_node *node)
 		for (int w = 0; w < WINDOWS; w++) {
 			(round == SCATTER ? check_scatter : check_gather)(&proxy, w);
 		}
+	}
+	if (!getenv("SUMMAND_TEST_RDMA")) { /* by each loop to both servers */
+		CHECK_EQUAL(process_busy_connections(SHARE / 2), 2 * atoi(getenv("SUMMAND_NCCL_LOOPS")));
 	}
 	proxy_deregister(&proxy, PROXY_SEND);
 	proxy_close(&proxy);

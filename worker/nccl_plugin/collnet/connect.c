@@ -23,7 +23,6 @@ struct identity {
 	char servers[256]; /* and what is set of the tuner, before them */
 	uint64_t pool;     /* of the job, and of all of that */
 	unsigned timeout_s;
-	unsigned loops; /* that this node would have */
 };
 
 /* With the 0 at its end, so that texts do not run into each other. */
@@ -51,7 +50,7 @@ static void append_variable(struct identity *identity, size_t *used, const char 
 	}
 }
 
-static int identity_read(struct identity *identity, unsigned nnodes, struct smd_error *error)
+static int identity_read(struct identity *identity, struct smd_error *error)
 {
 	struct smd_config config;
 	int ret = smd_config_read(NULL, &config, error);
@@ -72,7 +71,7 @@ static int identity_read(struct identity *identity, unsigned nnodes, struct smd_
 		append(identity, &used, i ? "," : "", config.servers[i]);
 	}
 	smd_config_free(&config);
-	return smd_loops_wanted(nnodes, &identity->loops, error);
+	return 0;
 }
 
 /* At least a second, for those who ask for very little. */
@@ -95,8 +94,7 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
 	int ret;
 
 	if (own == 0) {
-		own = smd_loops_hold(&coll->loops, device, identity->loops, part_of(timeout_s, 4),
-			own_error);
+		own = smd_loops_hold(&coll->loops, device, part_of(timeout_s, 4), own_error);
 	}
 	loops = coll->loops.held;
 	ret = smd_agreement_vote(agreement, own, own_error, &loops, begin_ns + 5 * eighth_ns,
@@ -106,8 +104,8 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
 	}
 	begin_ns = smd_clock_ns(); /* all have heard the verdict just now */
 	smd_loops_keep(&coll->loops, loops);
-	own = smd_loops_join(&coll->loops, loops, smd_agreement_group(agreement), coll->nnodes,
-		coll->node, part_of(timeout_s, 2), own_error);
+	own = smd_loops_join(&coll->loops, loops, smd_agreement_group(agreement), coll->node,
+		part_of(timeout_s, 2), own_error);
 	loops = coll->loops.count;
 	ret = smd_agreement_vote(agreement, own, own_error, &loops,
 		begin_ns + 2 * eighth_ns + eighth_ns / 4, eighth_ns / 4, error);
@@ -151,7 +149,7 @@ static int coll_connect(struct smd_coll *coll, const void *handle,
 	struct smd_error own_error = {""};
 	struct smd_agreement *agreement;
 	struct identity identity;
-	int own = identity_read(&identity, coll->nnodes, &own_error);
+	int own = identity_read(&identity, &own_error);
 	const struct smd_agreement_side side = {
 		.nnodes = coll->nnodes,
 		.node = coll->node,
@@ -164,6 +162,7 @@ static int coll_connect(struct smd_coll *coll, const void *handle,
 	if (ret) {
 		return ret;
 	}
+	own = own ? own : smd_loops_want(&coll->loops, coll->nnodes, &own_error);
 	ret = agree(coll, agreement, smd_agreement_device(place), &identity, own, &own_error, error);
 	smd_agreement_end(agreement);
 	return ret;

@@ -2,7 +2,9 @@
 #include "worker/nccl_plugin/collnet/loops.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -15,7 +17,9 @@
 
 #define PROCESSORS_EACH 4
 #define UNASKED_MAX     4u
-#define UNASKED_NODES   256u /* of all loops together */
+/* Servers' buffers for loops beyond the first: 128 MiB of each thread's memory. */
+#define MORE_BUFFERS    256u
+#define HEADS_MAX       8u /* communicators of one of NCCL's: a GPU of each node is in each */
 /* Below, the change of threads is reckoned to cost more than it gains. */
 #define LARGE_BYTES     ((size_t)128 << 10)
 
@@ -31,13 +35,14 @@ static unsigned least(unsigned a, unsigned b)
 	return a < b ? a : b;
 }
 
-int smd_loops_wanted(unsigned nnodes, unsigned *out, struct smd_error *error)
+int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error)
 {
 	const char *text = getenv(SMD_LOOPS_VARIABLE);
 	uint64_t count;
 
-	*out = least(least(processors() / PROCESSORS_EACH, UNASKED_MAX), UNASKED_NODES / nnodes);
-	*out = *out ? *out : 1;
+	loops->nodes = nodes;
+	loops->wanted = least(processors() / PROCESSORS_EACH, UNASKED_MAX);
+	loops->wanted = loops->wanted ? loops->wanted : 1;
 	if (!text || !*text) {
 		return 0;
 	}
@@ -45,9 +50,48 @@ int smd_loops_wanted(unsigned nnodes, unsigned *out, struct smd_error *error)
 		return smd_error_set(error, EINVAL,
 			SMD_LOOPS_VARIABLE ": must be 1 to %d, got \"%s\"", SMD_LOOPS_MAX, text);
 	}
-	*out = (unsigned)count;
+	loops->wanted = (unsigned)count;
 	return 0;
 }
+
+/* ---- the servers' memory ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static unsigned more_buffers; /* of all of this process's loops beyond the first of each communicator */
+
+/*
+ * A server that has no memory for the first loop of a later communicator takes CollNet from it, on all nodes; so there
+ * is a limit to what the other loops may reserve. The processes of a node's other GPUs have as many
+ * communicators, which this one does not see: one for each network card, where there are several.
+ */
+static unsigned more_buffers_max(void)
+{
+	const char *text = getenv(SMD_LOOPS_VARIABLE);
+
+	return text && *text ? MORE_BUFFERS
+			     : MORE_BUFFERS / least((unsigned)smd_nccl_devices(), HEADS_MAX);
+}
+
+/* What a server reserves for one more group of so many nodes (specs/design/engine.md, "Credits"). */
+static bool more_take(unsigned nodes)
+{
+	bool room;
+
+	pthread_mutex_lock(&lock);
+	room = more_buffers + nodes + 1 <= more_buffers_max();
+	more_buffers += room ? nodes + 1 : 0;
+	pthread_mutex_unlock(&lock);
+	return room;
+}
+
+static void more_give(unsigned nodes)
+{
+	pthread_mutex_lock(&lock);
+	more_buffers -= nodes + 1;
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---- making them ---- */
 
 /* Rounded up: a moment after it began all of the time is left. */
 static unsigned seconds_until(uint64_t until_ns)
@@ -64,35 +108,54 @@ static unsigned whole_seconds_until(uint64_t until_ns)
 	return now < until_ns ? (unsigned)((until_ns - now) / SMD_SECOND_NS) : 0;
 }
 
-int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned wanted,
-	unsigned timeout_s, struct smd_error *error)
+static int loops_hold_one(struct smd_loops *loops, const struct smd_nccl_device *device,
+	unsigned left_s, struct smd_error *error)
+{
+	bool more = loops->held > 0;
+	int ret;
+
+	if (left_s == 0) {
+		return smd_error_set(error, ETIMEDOUT, "no time is left");
+	}
+	if (more && !more_take(loops->nodes)) {
+		return smd_error_set(error, ENOSPC, "servers keep memory for other communicators");
+	}
+	ret = smd_shared_context_get(
+		device, loops->held, left_s, &loops->each[loops->held].shared, error);
+	if (ret && more) {
+		more_give(loops->nodes);
+	}
+	loops->held += ret == 0;
+	return ret;
+}
+
+int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned timeout_s,
+	struct smd_error *error)
 {
 	uint64_t until_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
 
-	while (loops->held < wanted) {
-		struct smd_shared_context **shared = &loops->each[loops->held].shared;
-		unsigned left_s = seconds_until(until_ns);
-		int ret = left_s ? smd_shared_context_get(device, loops->held, left_s, shared, error)
-				 : smd_error_set(error, ETIMEDOUT, "no time is left");
+	while (loops->held < loops->wanted) {
+		int ret = loops_hold_one(loops, device, seconds_until(until_ns), error);
 
 		if (ret && loops->held) { /* so many are better than none */
 			smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
-				"CollNet: %u loops, and not %u: %s", loops->held, wanted, error->text);
+				"CollNet: %u loops, and not %u: %s", loops->held, loops->wanted,
+				error->text);
 			return 0;
 		}
 		if (ret) {
 			return ret;
 		}
-		loops->held++;
-		if (!smd_context_streams(smd_shared_context_get_context(*shared))) {
+		if (!smd_context_streams(
+			    smd_shared_context_get_context(loops->each[loops->held - 1].shared))) {
 			return 0; /* no processor moves its bytes over a network */
 		}
 	}
 	return 0;
 }
 
-int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, unsigned nnodes,
-	unsigned node, unsigned timeout_s, struct smd_error *error)
+int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, unsigned node,
+	unsigned timeout_s, struct smd_error *error)
 {
 	uint64_t until_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
 
@@ -111,7 +174,7 @@ int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, u
 			snprintf(name, sizeof(name), "%s", group);
 		}
 		ret = smd_comm_create_within(smd_shared_context_get_context(loops->each[i].shared),
-			left_s, name, (int)nnodes, (int)node, &loops->each[i].comm);
+			left_s, name, (int)loops->nodes, (int)node, &loops->each[i].comm);
 		if (ret && i) { /* servers may have memory for fewer groups */
 			smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
 				"CollNet: %u loops, and not %u: %s", i, count, smd_error_message());
@@ -132,6 +195,9 @@ void smd_loops_keep(struct smd_loops *loops, unsigned count)
 		smd_comm_destroy(loops->each[last].comm);
 		loops->each[last].comm = NULL;
 		smd_shared_context_put(loops->each[last].shared);
+		if (last) {
+			more_give(loops->nodes);
+		}
 	}
 	loops->count = loops->count < count ? loops->count : count;
 }
@@ -173,10 +239,30 @@ void smd_loops_deregister(struct smd_loops *loops, const void *user, void *base,
 
 smd_comm *smd_loops_next(struct smd_loops *loops, size_t bytes)
 {
-	return loops->each[bytes < LARGE_BYTES ? 0 : loops->turn++ % loops->count].comm;
+	unsigned i = bytes < LARGE_BYTES ? 0 : loops->turn++ % loops->count;
+
+	loops->each[i].operations++;
+	return loops->each[i].comm;
+}
+
+static void loops_tell(const struct smd_loops *loops)
+{
+	char text[SMD_LOOPS_MAX * 24] = "";
+	size_t used = 0;
+
+	for (unsigned i = 0; i < loops->count && used < sizeof(text); i++) {
+		used += (size_t)snprintf(text + used, sizeof(text) - used, "%s%llu", i ? ", " : "",
+			loops->each[i].operations);
+	}
+	smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
+		"CollNet over %u nodes: its %u loops began %s operations", loops->nodes, loops->count,
+		text);
 }
 
 void smd_loops_leave(struct smd_loops *loops)
 {
+	if (loops->count > 1 && loops->each[0].operations) {
+		loops_tell(loops);
+	}
 	smd_loops_keep(loops, 0);
 }

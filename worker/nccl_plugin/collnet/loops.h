@@ -18,31 +18,35 @@
 #define SMD_LOOPS_VARIABLE "SUMMAND_NCCL_LOOPS"
 
 struct smd_loops {
-	unsigned count; /* that operations take turns over; 0: the pool was not reached */
-	unsigned held;  /* that have contexts */
-	unsigned turn;  /* of the next large operation */
+	unsigned nodes;  /* of the communicator */
+	unsigned wanted; /* by this node */
+	unsigned count;  /* that operations take turns over; 0: the pool was not reached */
+	unsigned held;   /* that have contexts */
+	unsigned turn;   /* of the next large operation */
 	struct {
 		struct smd_shared_context *shared;
 		smd_comm *comm; /* NULL: it was not joined */
+		unsigned long long operations; /* that it began */
 	} each[SMD_LOOPS_MAX];
 };
 
 /*
- * SUMMAND_NCCL_LOOPS, or one for each four processors that this process may use, at most 4, and fewer
- * with many nodes: servers reserve memory for each node, in each loop's group. 0, or -EINVAL with a text.
+ * Finds out how many are wanted: SUMMAND_NCCL_LOOPS, or one for each four processors that this process may use, at
+ * most 4. 0, or -EINVAL with a text.
  */
-int smd_loops_wanted(unsigned nnodes, unsigned *out, struct smd_error *error);
+int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error);
 
 /*
- * Has the contexts of so many loops over the device, or fewer if no more can be had in time, and one where
- * cards or shared memory move the bytes. 0, or -errno with a text if there is none.
+ * Has the contexts of so many loops over the device, or fewer if no more can be had in time, or if this process's
+ * communicators have as many more than one each as servers should keep memory for; and one where cards or shared
+ * memory move the bytes. 0, or -errno with a text if there is none.
  */
-int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned wanted,
-	unsigned timeout_s, struct smd_error *error);
+int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned timeout_s,
+	struct smd_error *error);
 
 /* Joins the group by the first `count` of them, or by fewer: loops->count. 0, or -errno with a text if by none. */
-int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, unsigned nnodes,
-	unsigned node, unsigned timeout_s, struct smd_error *error);
+int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, unsigned node,
+	unsigned timeout_s, struct smd_error *error);
 
 /* Has no more than the first `count`: leaves the groups of the others, and gives their contexts back. */
 void smd_loops_keep(struct smd_loops *loops, unsigned count);
@@ -58,7 +62,7 @@ void smd_loops_deregister(struct smd_loops *loops, const void *user, void *base,
 /* For the next operation, which all nodes begin in the same order. */
 smd_comm *smd_loops_next(struct smd_loops *loops, size_t bytes);
 
-/* Leaves the group, and gives the contexts back. */
+/* Leaves the group, gives the contexts back, and says what each had to do. */
 void smd_loops_leave(struct smd_loops *loops);
 
 #endif
