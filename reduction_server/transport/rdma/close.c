@@ -5,7 +5,8 @@
  * owner's memory, for a payload or because the other end may write to it, ends at once.
  *
  * What the maker has made the maker takes back as well (maker.h), as to destroy a queue pair takes
- * a card as long; but where the owner's memory is in use that cannot wait.
+ * a card as long; but where the owner's memory is in use that cannot wait, and only the lane's own
+ * buffers are left to it.
  */
 #include <assert.h>
 #include <errno.h>
@@ -111,12 +112,19 @@ static void lane_take_back(struct rdma_lane *lane)
 	}
 }
 
-/* The rest, but for its memory. */
-static void lane_let_go(struct rdma_lane *lane)
+/* Nothing of a pair that was destroyed is left to come. */
+static void lane_take_completions(struct rdma_lane *lane)
 {
 	if (lane->paired) {
 		smd_rdma_device_sort(lane->device, &lane->pair, smd_rdma_count_completion);
+		lane->paired = false;
 	}
+}
+
+/* The rest, but for its memory. */
+static void lane_let_go(struct rdma_lane *lane)
+{
+	lane_take_completions(lane);
 	if (lane->placed) {
 		smd_rdma_device_remove(lane->device, &lane->pair, lane->depth + RDMA_RECEIVES);
 	}
@@ -221,13 +229,25 @@ static bool lane_is_alone(const struct rdma_lane *lane)
 	return LIST_EMPTY(&lane->advertisements);
 }
 
-/* False: it must be destroyed here and now. */
+/* By the end of its queue pair: after that nothing is read or written. */
+static void lane_become_alone(struct rdma_lane *lane)
+{
+	smd_verbs_pair_destroy(lane->id, lane->pair.qp);
+	lane_take_completions(lane);
+	lane->pair.qp = NULL;
+	lane_give_back_posted(lane);
+}
+
+/* False: there is nothing of it that could be, or no maker. */
 static bool lane_is_taken_back_later(struct rdma_lane *lane)
 {
-	if (!lane->later || !(lane->paired || lane->region) || !lane_is_alone(lane)) {
+	if (!lane->later || !(lane->paired || lane->region)) {
 		return false;
 	}
 	lane->pair.ops = &gone_pair;
+	if (lane->paired && !lane_is_alone(lane)) {
+		lane_become_alone(lane);
+	}
 	lane_leave_to_maker(lane);
 	lane->making.job = (struct rdma_job){
 		.run = job_take_back, .done = job_on_taken_back, .urgent = true}; /* it makes room */

@@ -9,6 +9,8 @@
 
 #include "tests/unit/rdma/halves.h"
 
+#define LARGE 100000u
+
 /* A half that is made later, beside two that are joined. */
 struct later {
 	struct end end; /* first: its owner's address is its own */
@@ -232,28 +234,63 @@ static void destroying_delays_no_other_lane(void **state)
 	halves_close(&halves);
 }
 
-/* Its owner may use the memory for something else as soon as the lane is closed. */
-static void where_the_other_end_may_write_nothing_waits(void **state)
+/* The other end may write there, */
+static void lane_takes(struct later *one, struct parcel *parcel, uint8_t *remote)
 {
-	struct script_call *destroy = &script.calls[SCRIPT_pair_destroy];
 	const struct smd_extent none = {NULL, 0};
+
+	(void)parcel;
+	(void)remote;
+	assert_non_null(smd_lane_advertise(one->end.lane, one->end.room, LARGE, none));
+}
+
+/* or the card read from there. */
+static void lane_gives(struct later *one, struct parcel *parcel, uint8_t *remote)
+{
+	const struct smd_remote_buffer there = {
+		(uintptr_t)remote, script_expose(remote, LARGE), LARGE};
+
+	script.carries = false;
+	parcel_send_to(parcel, &one->end, 1, LARGE, there);
+	smd_lane_poll(one->end.lane);
+	script.carries = true;
+	assert_int_equal(parcel->done, 0);
+}
+
+/* Its owner may use the memory for something else as soon as the lane is closed, so the queue pair
+ * is gone by then. The lane's own buffers are nobody else's, and wait for the maker. */
+static void what_is_the_owners_is_safe_when_closing_returns(void **state)
+{
+	static void (*const uses[])(struct later *one, struct parcel *parcel, uint8_t *remote) = {
+		lane_takes, lane_gives};
+	struct script_call *destroy = &script.calls[SCRIPT_pair_destroy];
 	struct link *link = *state;
 	struct halves halves;
-	struct end answering;
-	struct half answer;
-	unsigned before;
+	uint8_t *remote = calloc(1, LARGE);
 
 	halves_open(&halves, link);
-	later_open(link, &answer, &answering);
-	before = destroy->count;
-	assert_non_null(smd_lane_advertise(later.end.lane, later.end.room, 100000, none));
-	end_close(&later.end);
-	assert_int_equal(destroy->count, before + 1);
-	assert_true(LIST_EMPTY(&later.loop->drains));
-	later_close(link);
-	end_close(&answering);
+	for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
+		struct parcel parcel = {.payload = NULL};
+		struct end answering;
+		struct half answer;
+		unsigned before;
+
+		later_open(link, &answer, &answering);
+		uses[i](&later, &parcel, remote);
+		before = destroy->count;
+		slow_begin(SCRIPT_region_destroy);
+		end_close(&later.end);
+		assert_int_equal(destroy->count, before + 1);
+		assert_int_equal(parcel.done, i);
+		chunks_cross(link, SCRIPT_region_destroy);
+		slow_end(SCRIPT_region_destroy);
+		later_close(link);
+		end_close(&answering);
+		parcels_free(&parcel, 1);
+		free(answering.room);
+	}
 	halves_close(&halves);
-	free(answering.room);
+	free(remote);
 }
 
 /* The loop's end waits for what is being destroyed. */
@@ -472,7 +509,7 @@ int main(void)
 		STAGE(joining_delays_no_other_lane),
 		STAGE(closing_waits_for_no_call),
 		STAGE(destroying_delays_no_other_lane),
-		STAGE(where_the_other_end_may_write_nothing_waits),
+		STAGE(what_is_the_owners_is_safe_when_closing_returns),
 		STAGE(the_loops_end_waits_for_what_is_destroyed),
 		STAGE(a_carrier_that_ends_while_it_is_joined_ends_the_lane),
 		STAGE(the_loops_end_takes_all_back),
