@@ -118,8 +118,8 @@ static int check(int pool, int replicas)
 			SERVER_POOL);
 		return SMD_EXIT_USAGE;
 	}
-	if (replicas < 1) {
-		smd_print_line(stderr, "summand: --replicas: must be a whole number from 1\n");
+	if (replicas < 0) {
+		smd_print_line(stderr, "summand: --replicas: must be given, a whole number from 0\n");
 		return SMD_EXIT_USAGE;
 	}
 	return SMD_EXIT_OK;
@@ -128,7 +128,7 @@ static int check(int pool, int replicas)
 int smd_custom_jobs_scale(int argc, char **argv)
 {
 	int pool = SERVER_POOL;
-	int replicas = 0;
+	int replicas = -1;
 	const struct smd_option options[] = {
 		SMD_OPTION_GROUP("Servers"),
 		{"pool", "2", "the worker pool to change: that of reduction servers",

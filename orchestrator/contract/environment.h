@@ -51,11 +51,15 @@ struct smd_placement {
 	/* So many of pool 2's replicas from this one on are reducers on workers' hosts, */
 	int first_reducer;
 	int nreducers;
+	int nabsent; /* of those before it so many, the last ones, are not to run in this attempt */
 	struct smd_share reducer_share; /* and get so much of a server's chunks; part 0: none are */
 };
 
 /* Whether that reduction server is a reducer on a worker's host. */
 int smd_placement_is_reducer(const struct smd_placement *placement, int index);
+
+/* Whether that reduction server is to run when the attempt begins. */
+int smd_placement_has_server(const struct smd_placement *placement, int index);
 
 /* The values of the replica's host, or of all. */
 const char *smd_placement_interface(const struct smd_placement *placement, int pool, int index);

@@ -43,12 +43,14 @@ static unsigned long servers_with_reducers(unsigned long servers, unsigned long 
 static int servers_together(const struct smd_contract *contract, unsigned long *out)
 {
 	const struct smd_placement *placement = contract->placement;
-	int nservers = placement->nreducers > 0 ? placement->first_reducer : contract->job->pools[SERVER_POOL].replica_count;
 
 	*out = 0;
-	for (int i = 0; i < nservers; i++) {
+	for (int i = 0; i < contract->job->pools[SERVER_POOL].replica_count; i++) {
 		unsigned mbps = smd_placement_server_bandwidth(placement, SERVER_POOL, i);
 
+		if (smd_placement_is_reducer(placement, i) || !smd_placement_has_server(placement, i)) {
+			continue;
+		}
 		if (mbps == 0) {
 			return 0;
 		}

@@ -53,6 +53,12 @@ int smd_placement_is_reducer(const struct smd_placement *placement, int index)
 	       index < placement->first_reducer + placement->nreducers;
 }
 
+int smd_placement_has_server(const struct smd_placement *placement, int index)
+{
+	return index >= placement->first_reducer ||
+	       index < placement->first_reducer - placement->nabsent;
+}
+
 void smd_placement_forget_hosts(struct smd_placement *placement)
 {
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
@@ -71,6 +77,7 @@ void smd_placement_forget_hosts(struct smd_placement *placement)
 	placement->master_port = 0;
 	placement->first_reducer = 0;
 	placement->nreducers = 0;
+	placement->nabsent = 0;
 	placement->reducer_share = (struct smd_share){0, 0};
 	for (size_t i = 0; i < placement->nhosts; i++) {
 		free(placement->hosts[i].interface);

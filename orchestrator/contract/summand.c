@@ -11,6 +11,7 @@
 int smd_summand_prepare(struct smd_contract *contract)
 {
 	const struct smd_job_pool *pool = &contract->job->pools[2];
+	const char *comma = "";
 	size_t length;
 	FILE *list;
 	int failed;
@@ -23,7 +24,10 @@ int smd_summand_prepare(struct smd_contract *contract)
 		return -ENOMEM;
 	}
 	for (int i = 0; i < pool->replica_count; i++) {
-		fprintf(list, "%s%s", i ? "," : "", contract->placement->endpoints[2][i]);
+		if (smd_placement_has_server(contract->placement, i)) {
+			fprintf(list, "%s%s", comma, contract->placement->endpoints[2][i]);
+			comma = ",";
+		}
 	}
 	failed = ferror(list);
 	failed |= fclose(list);

@@ -212,7 +212,7 @@ void smd_announce_return(struct smd_display *display, struct smd_stream *stream,
 	char text[SMD_OBITUARY_SIZE];
 
 	snprintf(text, sizeof(text), "%s serves%s", replica->name,
-		replica->index < status->ntold
+		smd_job_status_was_told(status, replica)
 			? " again: ranks take it in where they can"
 			: ": ranks take it in where they can");
 	smd_display_print(display, "%s", text);

@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#define SERVER_POOL 2
+
 const struct smd_exit *smd_job_status_cause(const struct smd_job_status *status)
 {
 	static const struct smd_exit absent = {.kind = SMD_EXIT_ERRNO, .value = EHOSTUNREACH, .is_lost = 1};
@@ -33,9 +35,41 @@ const char *smd_job_state_name(const struct smd_job_status *status)
 	return announced[status->phase];
 }
 
+/* Reducers are behind these, and servers that were added behind reducers. */
+static int given(const struct smd_job_status *status)
+{
+	return smd_job_has_servers(status->job) ? status->job->pools[SERVER_POOL].replica_count : 0;
+}
+
+int smd_job_status_server_index(const struct smd_job_status *status, int n)
+{
+	return n < given(status) ? n : n + status->nreducers;
+}
+
+/* Reducers stay, whatever the number of the others. */
+static int is_among(const struct smd_job_status *status, int index, int nservers)
+{
+	int n = index < given(status) ? index : index - status->nreducers;
+
+	return (index >= given(status) && n < given(status)) || n < nservers - status->nreducers;
+}
+
 int smd_job_status_wants(const struct smd_job_status *status, const struct smd_replica *replica)
 {
-	return replica->role != SMD_ROLE_REDUCTION_SERVER || replica->index < status->nservers;
+	return replica->role != SMD_ROLE_REDUCTION_SERVER ||
+	       is_among(status, replica->index, status->nservers);
+}
+
+int smd_job_status_was_told(const struct smd_job_status *status, const struct smd_replica *replica)
+{
+	return is_among(status, replica->index, status->ntold);
+}
+
+int smd_job_status_gap(const struct smd_job_status *status)
+{
+	int others = status->nservers - status->nreducers;
+
+	return status->nreducers > 0 && others < given(status) ? given(status) - others : 0;
 }
 
 /* A parameter server's work may be done before the others begin. */

@@ -43,9 +43,9 @@ struct smd_job_status {
 	struct smd_replica *replicas;
 	size_t count;
 	size_t capacity; /* of the replicas: reduction servers may be added behind the others */
-	int nservers;    /* reduction servers that there are to be: those of lower indices */
-	int nreducers;   /* of these, those on workers' hosts, behind the job file's */
-	int ntold;       /* of these, those that the ranks of this attempt were told of */
+	int nservers;    /* reduction servers that there are to be: all reducers, and of the others the first */
+	int nreducers;   /* of these, those on workers' hosts, whose indices are next to the job file's */
+	int ntold;       /* as many as there were to be when this attempt began: its ranks were told of these */
 	/* The last request to change their number; empty: there was none. */
 	char scale_request[SMD_SCALE_ID_SIZE];
 	char scale_refused[SMD_SCALE_REFUSED_SIZE]; /* why not; empty: it is carried out */
@@ -66,6 +66,15 @@ struct smd_job_status {
 
 /* Whether the replica is to run: all but the reduction servers that a request has taken away. */
 int smd_job_status_wants(const struct smd_job_status *status, const struct smd_replica *replica);
+
+/* Whether the reduction server is one that the ranks of this attempt were told of. */
+int smd_job_status_was_told(const struct smd_job_status *status, const struct smd_replica *replica);
+
+/* The index in its pool of the n-th reduction server from 0 that is no reducer. */
+int smd_job_status_server_index(const struct smd_job_status *status, int n);
+
+/* How many indices before the reducers' are of servers that a request has taken away. */
+int smd_job_status_gap(const struct smd_job_status *status);
 
 /* Whether all servers that are to run do: reduction servers, or parameter servers, which may have ended well, too. */
 int smd_job_status_servers_run(const struct smd_job_status *status);

@@ -307,8 +307,9 @@ static int prepare_attempt(void *arg, struct smd_error *error)
 		return ret;
 	}
 	local->run.status.ntold = local->run.status.nservers;
-	ret = smd_contracts_make(
-		&local->contracts, local->run.status.nservers, &local->placement);
+	local->placement.nabsent = smd_job_status_gap(&local->run.status);
+	ret = smd_contracts_make(&local->contracts,
+		local->run.status.nservers + local->placement.nabsent, &local->placement);
 	if (!ret && local->run.status.restarts == 0) {
 		ret = say_callers_servers(local);
 	}

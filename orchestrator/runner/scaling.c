@@ -12,8 +12,17 @@
 #define SERVER_POOL 2
 #define LOOK_NS     100000000u
 
-static struct smd_replica *server_of(struct smd_run *run, int index)
+/* Those that requests are about: nobody asks for reducers by number. */
+static int count(const struct smd_run *run)
 {
+	return run->status.nservers - run->status.nreducers;
+}
+
+/* The n-th of them from 0; NULL: it has never been there. */
+static struct smd_replica *server_of(struct smd_run *run, int n)
+{
+	int index = smd_job_status_server_index(&run->status, n);
+
 	for (size_t i = 0; i < run->status.count; i++) {
 		if (run->status.replicas[i].role == SMD_ROLE_REDUCTION_SERVER &&
 			run->status.replicas[i].index == index) {
@@ -25,7 +34,7 @@ static struct smd_replica *server_of(struct smd_run *run, int index)
 
 static void answer(struct smd_run *run, const char *text)
 {
-	run->scaling.wanted = 0;
+	run->scaling.is_asked = 0;
 	smd_announce_scaling(&run->display, &run->stream, text);
 	/* Whoever asked reads it at once. */
 	smd_record_write(&run->record, &run->status);
@@ -37,8 +46,7 @@ static void refuse(struct smd_run *run, const char *reason)
 
 	snprintf(run->status.scale_refused, sizeof(run->status.scale_refused), "%s", reason);
 	snprintf(text, sizeof(text), "%d reduction servers stay, and are not %d: %s",
-		run->status.nservers - run->status.nreducers, run->scaling.wanted - run->status.nreducers,
-		run->status.scale_refused);
+		count(run), run->scaling.wanted, run->status.scale_refused);
 	answer(run, text);
 }
 
@@ -46,19 +54,24 @@ static void finish(struct smd_run *run)
 {
 	char text[SMD_SCALE_REFUSED_SIZE];
 
-	snprintf(text, sizeof(text), "scaled from %d to %d reduction servers",
-		run->scaling.before - run->status.nreducers, run->status.nservers - run->status.nreducers);
+	snprintf(text, sizeof(text), "scaled from %d to %d reduction servers", run->scaling.before,
+		count(run));
 	answer(run, text);
 }
 
 /* ---- fewer ---- */
 
-static int serve_below(struct smd_run *run, int count)
+/* Whether ranks have somebody to go on with: a server that would stay, or a reducer. */
+static int one_stays(struct smd_run *run)
 {
-	for (int index = 0; index < count; index++) {
-		const struct smd_replica *replica = server_of(run, index);
+	struct smd_job_status then = run->status;
 
-		if (replica && replica->state == SMD_REPLICA_RUNNING) {
+	then.nservers = run->scaling.wanted + then.nreducers;
+	for (size_t i = 0; i < then.count; i++) {
+		const struct smd_replica *replica = &then.replicas[i];
+
+		if (replica->role == SMD_ROLE_REDUCTION_SERVER &&
+			replica->state == SMD_REPLICA_RUNNING && smd_job_status_wants(&then, replica)) {
 			return 1;
 		}
 	}
@@ -68,8 +81,8 @@ static int serve_below(struct smd_run *run, int count)
 /* The highest index first. */
 static void take_away(struct smd_run *run)
 {
-	while (run->status.nservers > run->scaling.wanted) {
-		struct smd_replica *replica = server_of(run, run->status.nservers - 1);
+	while (count(run) > run->scaling.wanted) {
+		struct smd_replica *replica = server_of(run, count(run) - 1);
 
 		run->status.nservers--;
 		if (replica && smd_replica_is_alive(replica)) {
@@ -103,7 +116,7 @@ static int start_new(struct smd_run *run, struct smd_error *error)
 {
 	struct smd_job_status *status = &run->status;
 	struct smd_replica *replica = &status->replicas[status->count];
-	int index = status->nservers;
+	int index = smd_job_status_server_index(status, count(run));
 	int ret;
 
 	ret = smd_replica_init(replica, &status->job->pools[SERVER_POOL], index, 0, 1);
@@ -127,8 +140,8 @@ static void add(struct smd_run *run)
 	struct smd_error error = {""};
 	int ret = 0;
 
-	while (run->status.nservers < run->scaling.wanted && !ret) {
-		struct smd_replica *replica = server_of(run, run->status.nservers);
+	while (count(run) < run->scaling.wanted && !ret) {
+		struct smd_replica *replica = server_of(run, count(run));
 
 		ret = replica ? start_again(run, replica, &error) : start_new(run, &error);
 	}
@@ -149,29 +162,22 @@ static int can_scale(const struct smd_run *run)
 
 static void carry_out(struct smd_run *run)
 {
-	int given = run->status.job->pools[SERVER_POOL].replica_count;
 	int max = SMD_JOB_SERVERS_MAX - run->status.nreducers;
 	char text[SMD_SCALE_REFUSED_SIZE];
 
 	if (!can_scale(run)) {
 		refuse(run, "the ranks of the job must run, and do not yet, or no longer");
-	} else if (run->status.nreducers > 0 && run->scaling.wanted < given + run->status.nreducers) {
-		snprintf(text, sizeof(text),
-			"reducers on the workers' hosts have what %d servers leave to them; with "
-			"--hybrid=off a job may have fewer",
-			given);
-		refuse(run, text);
-	} else if (run->scaling.wanted > run->status.nservers &&
-		   run->scaling.wanted > SMD_JOB_SERVERS_MAX) {
+	} else if (run->scaling.wanted == 0 && run->status.nreducers == 0) {
+		refuse(run, "one must stay where no reducers run on the workers' hosts");
+	} else if (run->scaling.wanted > count(run) && run->scaling.wanted > max) {
 		snprintf(text, sizeof(text),
 			"there may be %d at most: a rank can use %d, of which %d are reducers on "
 			"the workers' hosts",
 			max, SMD_JOB_SERVERS_MAX, run->status.nreducers);
 		refuse(run, text);
-	} else if (run->scaling.wanted < run->status.nservers &&
-		   !serve_below(run, run->scaling.wanted)) {
+	} else if (run->scaling.wanted < count(run) && !one_stays(run)) {
 		refuse(run, "none of those that would stay serves");
-	} else if (run->scaling.wanted < run->status.nservers) {
+	} else if (run->scaling.wanted < count(run)) {
 		take_away(run);
 	} else {
 		add(run);
@@ -191,11 +197,12 @@ static void look(struct smd_run *run)
 	}
 	smd_jobdir_remove(run->dir, SMD_SCALE_REQUEST);
 	if (json_unpack(request, "{s:s, s:i}", "request", &id, "replicas", &wanted) == 0 &&
-		strlen(id) < SMD_SCALE_ID_SIZE && wanted > 0) {
+		strlen(id) < SMD_SCALE_ID_SIZE && wanted >= 0) {
 		snprintf(run->status.scale_request, sizeof(run->status.scale_request), "%s", id);
 		run->status.scale_refused[0] = '\0';
-		run->scaling.before = run->status.nservers;
-		run->scaling.wanted = wanted + run->status.nreducers;
+		run->scaling.is_asked = 1;
+		run->scaling.before = count(run);
+		run->scaling.wanted = wanted;
 	}
 	json_decref(request);
 }
@@ -207,11 +214,11 @@ void smd_scaling_turn(struct smd_run *run)
 	if (run->status.nservers == 0 || run->status.phase == SMD_PHASE_ENDED) {
 		return;
 	}
-	if (run->scaling.wanted == 0 && now - run->scaling.seen_ns >= LOOK_NS) {
+	if (!run->scaling.is_asked && now - run->scaling.seen_ns >= LOOK_NS) {
 		run->scaling.seen_ns = now;
 		look(run);
 	}
-	if (run->scaling.wanted > 0) {
+	if (run->scaling.is_asked) {
 		carry_out(run);
 	}
 }

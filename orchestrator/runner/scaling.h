@@ -10,8 +10,9 @@
 struct smd_run;
 
 struct smd_scaling {
-	int wanted;       /* 0: there is no request */
-	int before;       /* servers, when it came */
+	int is_asked;     /* there is a request */
+	int wanted;       /* servers, reducers on workers' hosts aside */
+	int before;       /* the same, when it came */
 	uint64_t seen_ns; /* when a request was looked for */
 };
 

@@ -14,18 +14,23 @@ static int serves(const struct smd_run *run, const struct smd_replica *replica)
 	       replica->state == SMD_REPLICA_RUNNING && smd_job_status_wants(&run->status, replica);
 }
 
-static int has_been_named(const struct smd_run *run, const struct smd_replica *replica)
+static int has_been_told(const struct smd_run *run, const struct smd_replica *replica)
 {
-	(void)run;
-	return replica->role == SMD_ROLE_REDUCTION_SERVER;
+	return replica->role == SMD_ROLE_REDUCTION_SERVER &&
+	       smd_job_status_was_told(&run->status, replica);
+}
+
+static int is_further(const struct smd_run *run, const struct smd_replica *replica)
+{
+	return replica->role == SMD_ROLE_REDUCTION_SERVER && !has_been_told(run, replica);
 }
 
 /* In the order of their indices: those that were added are the last replicas. */
-static void write_line(const struct smd_run *run,
-	int (*names)(const struct smd_run *run, const struct smd_replica *replica), FILE *file)
+static const char *write_those(const struct smd_run *run,
+	int (*names)(const struct smd_run *run, const struct smd_replica *replica), const char *comma,
+	FILE *file)
 {
 	char *const *endpoints = run->hosts.placement->endpoints[SERVER_POOL];
-	const char *comma = "";
 
 	for (size_t i = 0; i < run->status.count; i++) {
 		const struct smd_replica *replica = &run->status.replicas[i];
@@ -35,10 +40,11 @@ static void write_line(const struct smd_run *run,
 			comma = ",";
 		}
 	}
-	fputc('\n', file);
+	return comma;
 }
 
-/* Those that serve, and all that there have been (libsummand/server_file.h). The caller frees it. */
+/* Those that serve; and all that there have been (libsummand/server_file.h), first those that ranks
+ * were told of. The caller frees it. */
 static char *make_list(const struct smd_run *run)
 {
 	char *text = NULL;
@@ -46,8 +52,13 @@ static char *make_list(const struct smd_run *run)
 	FILE *file = open_memstream(&text, &length);
 
 	if (file) {
-		write_line(run, serves, file);
-		write_line(run, has_been_named, file);
+		const char *comma;
+
+		write_those(run, serves, "", file);
+		fputc('\n', file);
+		comma = write_those(run, has_been_told, "", file);
+		write_those(run, is_further, comma, file);
+		fputc('\n', file);
 		fclose(file);
 	}
 	return text;

@@ -123,44 +123,59 @@ class HybridTest(JobTest):
             self.assertTrue(1.0 <= sent < 1.2, f"{name}: {sent} MiB for each operation")
             self.assertLess(local, 0.01, f"{name}: MiB for each operation on loopback")
 
-    def test_more_servers_and_as_few_as_in_the_job_file(self):
-        """Those that are added have a whole share, and the reducers keep theirs."""
-        self.made.make_star("one", "two", "three", "four")
-        done = self.path("done")
-        work = bash(f"until [ -e {done} ]; do sleep 0.05; done")
-        run = self.start([work, work, self.servers()], *self.made.flags("one", "two", "three", "four"), "--grace=2")
+    def wait_until_running(self, run):
         log = os.path.join(run.job_dir, "logs/job.log")
         self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
+
+    def scale(self, run, replicas):
         name = self.read_json(run, "state.json")["name"]
-        for count, code, said in ((2, 0, "has 2 reduction servers now"), (1, 0, "has 1 reduction server now")):
-            scale = self.scale(name, count)
-            self.assertEqual((scale.returncode, said in scale.stderr), (code, True), scale.stderr)
-        log = self.read(run, "logs/job.log")
-        self.assertIn("scaled from 1 to 2 reduction servers", log)
-        self.assertEqual(self.words_of(2), (2, ["--bandwidth=10000mbps", "--share=1/2"]))
+        scaled = subprocess.run([SUMMAND, "custom-jobs", "scale", name, f"--replicas={replicas}"], capture_output=True, text=True, check=False,
+                                timeout=LONG)
+        self.assertEqual(scaled.returncode, 0, scaled.stderr)
+        self.assertIn(f"has {replicas} reduction server{'s' if replicas != 1 else ''} now", scaled.stderr)
+
+    def test_more_servers_and_fewer_than_in_the_job_file(self):
+        """Those that are added have a whole share, and the reducers keep theirs, and stay. The next attempt's ranks are told of those that there
+        are then, and find in their file of servers first these, and then the one that comes back."""
+        self.made.make_star("one", "two", "three", "four")
+        goes = [self.path("goes.0"), self.path("goes.1")]
+        script = f"echo $SUMMAND_REDUCTION_SERVERS; until [ -e {self.path('goes')}.$SUMMAND_RESTARTS ]; do sleep 0.05; done; " \
+                 "tail -n 1 $SUMMAND_SERVERS_FILE; [ $SUMMAND_RESTARTS = 1 ] || exit 3"
+        run = self.start([bash(script), bash(script), self.servers()], *self.made.flags("one", "two", "three", "four"), "--grace=2",
+                         labels={"restart-policy": "on-failure", "restart-backoff": "0"})
+        self.wait_until_running(run)
+        self.assertEqual([self.words_of(index)[0] for index in range(3)], [3, 1, 2])
+        for count in 2, 1, 0:
+            self.scale(run, count)
         self.assertEqual(self.words_of(3), (4, ["--bandwidth=10000mbps"]))
-        open(done, "w", encoding="ascii").close()
+        open(goes[0], "w", encoding="ascii").close()
+        self.assertTrue(wait_until(lambda: self.read(run, "logs/job.log").count("Job is running.") == 2, 30))
+        self.assertEqual(self.words_of(2), (2, ["--bandwidth=10000mbps", "--share=1/2"]))
+        self.assertEqual([self.words_of(index) for index in (0, 3)], [None, None])
+        self.scale(run, 1)
+        self.assertTrue(wait_until(lambda: "workerpool2-0 serves: ranks take it in" in self.read(run, "logs/job.log"), 30))
+        self.assertEqual(self.words_of(0), (3, ["--bandwidth=10000mbps"]))
+        open(goes[1], "w", encoding="ascii").close()
         self.assert_code(self.finish(run), 0)
+        lines = [line.split(",") for line in self.read(run, "logs/workerpool0-0.log").split()]
+        first, ever, told, then = ([address.split(":")[0][-1] for address in line] for line in lines)
+        self.assertEqual((first, ever, told, then), (["3", "1", "2"], ["3", "1", "2", "4"], ["1", "2"], ["1", "2", "3", "4"]))
 
-    @staticmethod
-    def scale(name, replicas):
-        return subprocess.run([SUMMAND, "custom-jobs", "scale", name, f"--replicas={replicas}"], capture_output=True, text=True,
-                              check=False, timeout=LONG)
-
-    def test_fewer_servers_than_the_job_file_has(self):
+    def test_fewer_and_more_servers_under_real_ranks(self):
+        """Of two servers beside reducers one leaves, and both, and both come back: no operation fails, and every result is right."""
         self.made.make_star("one", "two", "three", "four", "five")
-        done = self.path("done")
-        work = bash(f"until [ -e {done} ]; do sleep 0.05; done")
-        run = self.start([work, bash(f"until [ -e {done} ]; do sleep 0.05; done", 2), self.servers(2)],
-                         *self.made.flags("one", "two", "three", "four", "five"), "--grace=2")
-        log = os.path.join(run.job_dir, "logs/job.log")
-        self.assertTrue(wait_until(lambda: os.path.exists(log) and "Job is running." in self.read(run, "logs/job.log"), 30))
-        scale = self.scale(self.read_json(run, "state.json")["name"], 1)
-        self.assertEqual(scale.returncode, 1)
-        self.assertIn("2 reduction servers stay: reducers on the workers' hosts have what 2 servers leave to them; "
-                      "with --hybrid=off a job may have fewer", scale.stderr)
-        open(done, "w", encoding="ascii").close()
+        run = self.start([*self.perf(), reduction_servers(2)], *self.made.flags("one", "two", "three", "four", "five"), "--grace=5",
+                         labels={"success-policy": "all-workers"})
+        self.wait_for_log(run, "workerpool0-0", "3 ranks, 5 shards")
+        for count, said in ((1, "with 4 shards of servers that stay"), (0, "with 3 shards of servers that stay")):
+            self.scale(run, count)
+            self.wait_for_log(run, "workerpool0-0", said)
+        self.scale(run, 2)
+        for rank in "workerpool0-0", "workerpool1-0", "workerpool1-1":
+            self.wait_for_log(run, rank, "5 of 5 reduction servers go on")
         self.assert_code(self.finish(run), 0)
+        self.assertIn("# wrong elements: 0 OK", self.read(run, "logs/workerpool0-0.log"))
+        self.assertNotIn("training goes on with", self.read(run, "logs/job.log"), "whoever is asked to end is not lost")
 
     def test_another_attempt_has_them_too(self):
         """On the same hosts, with the same shares; a reducer that is lost comes back at its address."""
@@ -217,14 +232,20 @@ class HybridTest(JobTest):
         self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(run.job_dir, log)) and self.read(run, log).count(text) >= count, 60),
                         f"{replica} must say {count} times: {text}")
 
+    @staticmethod
+    def perf():
+        """Three ranks."""
+        pools = [pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)",
+                       "--sizes=4K,64K,512K", f"--iters={MANY}", "--each"], count) for count in (1, 2)]
+        for each in pools:
+            each["env"] = [{"name": "SUMMAND_LOG", "value": "info"}]
+        return pools
+
     def test_reducers_and_the_server_are_killed_under_real_ranks(self):
         """A host's reducer, then the server, then another host's reducer: ranks go on with the others, every result of every operation is
         right, and each is taken in again when the runner has started it again, a reducer with its share."""
         self.made.make_star("one", "two", "three", "four")
-        chief, others = (pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)",
-                               "--sizes=4K,64K,512K", f"--iters={MANY}", "--each"], count) for count in (1, 2))
-        chief["env"] = others["env"] = [{"name": "SUMMAND_LOG", "value": "info"}]
-        run = self.start([chief, others, reduction_servers(1)], *self.made.flags("one", "two", "three", "four"), "--grace=5", "--hybrid=auto",
+        run = self.start([*self.perf(), reduction_servers(1)], *self.made.flags("one", "two", "three", "four"), "--grace=5", "--hybrid=auto",
                          labels={"success-policy": "all-workers"})
         self.wait_for_log(run, "workerpool0-0", "3 ranks, 4 shards")
         for times, replica in enumerate(("workerpool2-2", "workerpool2-0", "workerpool2-1"), 1):

@@ -130,7 +130,8 @@ class ScaleTest(ServersBase):
         hangs = "[ $SUMMAND_REPLICA.$SUMMAND_RESTARTS != workerpool2-0.1 ] || sleep 1000; "
         run = self.start_running(2, script=hangs + READY)
         self.assertIn("--pool: must be 2", self.scale(run, 2, "--pool=1", code=2))
-        self.assertIn("--replicas: must be a whole number from 1", self.scale(run, 0, code=2))
+        self.assertIn("--replicas: must be given", self.summand("scale", self.read_json(run, "state.json")["name"], code=2))
+        self.assertIn("2 reduction servers stay: one must stay where no reducers run on the workers' hosts", self.scale(run, 0, code=1))
         self.assertIn("2 reduction servers stay: there may be 64 at most: a rank can use 64, of which 0 are reducers on the workers' hosts",
                       self.scale(run, 65, code=1))
         self.lose(0)
