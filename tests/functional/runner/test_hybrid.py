@@ -13,7 +13,6 @@ from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, hosts, pool, process
 SERVE = 'echo "$*" >{folder}/$SUMMAND_REPLICA; echo ready >&$SUMMAND_NOTIFY_FD; exec sleep 1000'
 MIB = 1 << 20
 ITERATIONS = 8
-MANY = 4000
 
 
 class HybridTest(JobTest):
@@ -164,7 +163,7 @@ class HybridTest(JobTest):
     def test_fewer_and_more_servers_under_real_ranks(self):
         """Of two servers beside reducers one leaves, and both, and both come back: no operation fails, and every result is right."""
         self.made.make_star("one", "two", "three", "four", "five")
-        run = self.start([*self.perf(), reduction_servers(2)], *self.made.flags("one", "two", "three", "four", "five"), "--grace=5",
+        run = self.start([*self.paced(), reduction_servers(2)], *self.made.flags("one", "two", "three", "four", "five"), "--grace=5",
                          labels={"success-policy": "all-workers"})
         self.wait_for_log(run, "workerpool0-0", "3 ranks, 5 shards")
         for count, said in ((1, "with 4 shards of servers that stay"), (0, "with 3 shards of servers that stay")):
@@ -173,8 +172,7 @@ class HybridTest(JobTest):
         self.scale(run, 2)
         for rank in "workerpool0-0", "workerpool1-0", "workerpool1-1":
             self.wait_for_log(run, rank, "5 of 5 reduction servers go on")
-        self.assert_code(self.finish(run), 0)
-        self.assertIn("# wrong elements: 0 OK", self.read(run, "logs/workerpool0-0.log"))
+        self.end_well(run)
         self.assertNotIn("training goes on with", self.read(run, "logs/job.log"), "whoever is asked to end is not lost")
 
     def test_another_attempt_has_them_too(self):
@@ -232,20 +230,26 @@ class HybridTest(JobTest):
         self.assertTrue(wait_until(lambda: os.path.exists(os.path.join(run.job_dir, log)) and self.read(run, log).count(text) >= count, 60),
                         f"{replica} must say {count} times: {text}")
 
-    @staticmethod
-    def perf():
-        """Three ranks."""
-        pools = [pool([os.path.abspath(f"{BIN}/summand-perf"), "allreduce", "--group=test", "--rank=$(RANK)", "--nranks=$(WORLD_SIZE)",
-                       "--sizes=4K,64K,512K", f"--iters={MANY}", "--each"], count) for count in (1, 2)]
+    def paced(self):
+        """Three ranks, which work until end_well()."""
+        words = ["python3", os.path.join(os.path.dirname(os.path.abspath(__file__)), "paced_rank.py"),
+                 os.path.abspath(f"{BIN}/../lib/libsummand.so"), "3", self.path("done")]
+        pools = [pool(words, count) for count in (1, 2)]
         for each in pools:
             each["env"] = [{"name": "SUMMAND_LOG", "value": "info"}]
         return pools
+
+    def end_well(self, run):
+        open(self.path("done"), "w", encoding="ascii").close()
+        self.assert_code(self.finish(run), 0)
+        for rank in "workerpool0-0", "workerpool1-0", "workerpool1-1":
+            self.assertIn("operations, all right", self.read(run, f"logs/{rank}.log"))
 
     def test_reducers_and_the_server_are_killed_under_real_ranks(self):
         """A host's reducer, then the server, then another host's reducer: ranks go on with the others, every result of every operation is
         right, and each is taken in again when the runner has started it again, a reducer with its share."""
         self.made.make_star("one", "two", "three", "four")
-        run = self.start([*self.perf(), reduction_servers(1)], *self.made.flags("one", "two", "three", "four"), "--grace=5", "--hybrid=auto",
+        run = self.start([*self.paced(), reduction_servers(1)], *self.made.flags("one", "two", "three", "four"), "--grace=5", "--hybrid=auto",
                          labels={"success-policy": "all-workers"})
         self.wait_for_log(run, "workerpool0-0", "3 ranks, 4 shards")
         for times, replica in enumerate(("workerpool2-2", "workerpool2-0", "workerpool2-1"), 1):
@@ -253,8 +257,7 @@ class HybridTest(JobTest):
             for rank in "workerpool0-0", "workerpool1-0", "workerpool1-1":
                 self.wait_for_log(run, rank, "3 of 4 reduction servers go on", times)
                 self.wait_for_log(run, rank, "of servers that are there again too", times)
-        self.assert_code(self.finish(run), 0)
-        self.assertIn("# wrong elements: 0 OK", self.read(run, "logs/workerpool0-0.log"))
+        self.end_well(run)
         log = self.read(run, "logs/job.log")
         for replica in "workerpool2-0", "workerpool2-1", "workerpool2-2":
             self.assertIn(f"{replica} was killed by signal 9 (Killed): training goes on with the other 3 of 4", log)
