@@ -1,9 +1,12 @@
 """tools/chaos, for two minutes of other cells each time, and its table beside the page's."""
 
+import glob
 import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 SOURCE = os.environ["SUMMAND_SOURCE"]
@@ -18,8 +21,9 @@ JOBS = 2
 PATIENCE_S = 1200   # cells that have begun are finished, on a machine with much other work
 
 
-def run(*options):
-    return subprocess.run([sys.executable, CHAOS, *options], capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+def run(*options, **variables):
+    return subprocess.run([sys.executable, CHAOS, *options], env={**os.environ, **variables}, capture_output=True, text=True,
+                          timeout=PATIENCE_S, check=False)
 
 
 class ChaosTest(unittest.TestCase):
@@ -61,15 +65,27 @@ class ChaosTest(unittest.TestCase):
     def test_some_cells(self):
         """Others each time: the output has the seed of the whole and of each."""
         with tempfile.TemporaryDirectory() as folder:
-            build, results = f"--build={os.environ['SUMMAND_BUILD']}", f"--results={folder}/results"
-            done = run(f"--seconds={SECONDS}", f"--jobs={JOBS}", build, results)
+            build, results, said_in = f"--build={os.environ['SUMMAND_BUILD']}", f"--results={folder}/results", os.path.join(folder, "said")
+            os.mkdir(said_in)
+            done = run(f"--seconds={SECONDS}", f"--jobs={JOBS}", build, results, TMPDIR=said_in)
             print(done.stdout, flush=True)
+            self.assertEqual(bool(os.listdir(said_in)), done.returncode == 1, "what was said stays where a cell broke, and only there")
             if done.returncode == 77:
                 self.skipTest(done.stdout.strip())
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
             self.assertIn("chaos: everything held", done.stdout)
             said = run("--seconds=0", build, results).stdout
             self.assertEqual(said.splitlines()[1:-2], done.stdout.splitlines()[-len(said.splitlines()) + 1:-2], "the table goes on")
+
+    def test_one_that_is_interrupted_leaves_nothing(self):
+        with tempfile.TemporaryDirectory() as said_in:
+            chaos = subprocess.Popen([sys.executable, CHAOS, f"--build={os.environ['SUMMAND_BUILD']}", "--cell=server/join", "--jobs=1"],
+                                     env={**os.environ, "TMPDIR": said_in}, stdout=subprocess.DEVNULL)
+            while chaos.poll() is None and not glob.glob(f"{said_in}/*/*/*"):
+                time.sleep(0.01)
+            chaos.send_signal(signal.SIGINT)
+            self.assertIn(chaos.wait(PATIENCE_S), (130, 77))
+            self.assertEqual(os.listdir(said_in), [])
 
 
 if __name__ == "__main__":
