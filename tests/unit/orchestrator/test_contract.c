@@ -451,6 +451,10 @@ static void nccl_is_told_of_servers_links(void **state)
 	placement->nreducers = 3; /* (9 * 10000 + 100000) / 4 */
 	contract_next(&process, 1, 0, 0);
 	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "47500/10000"));
+	placement->nabsent = 1; /* (9 * 10000 + 50000) / 4 */
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "35000/10000"));
+	placement->nabsent = 0;
 	placement->first_reducer = 0; /* reducers alone are a ring's equals: 9 * 10000 / 4 */
 	contract_next(&process, 1, 0, 0);
 	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "22500/10000"));
