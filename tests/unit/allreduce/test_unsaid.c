@@ -17,7 +17,7 @@
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/cuda/card.h"
 
-enum { RANKS = 2, COUNT = 100000, LOOK_MS = 100, HEARTBEAT_MS = 12 * LOOK_MS };
+enum { RANKS = 2, COUNT = 100000, LOOK_MS = 400, HEARTBEAT_MS = 12 * LOOK_MS };
 
 #define PATIENCE_NS (20 * SMD_SECOND_NS) /* it takes a look, and longer on a busy host */
 
