@@ -10,8 +10,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 
-#define PORTS_MOST 256 /* addresses that are looked at */
-#define FRESH_NS   SMD_SECOND_NS /* so long what is known of ports counts as true */
+#define FRESH_NS SMD_SECOND_NS /* so long what is known of ports counts as true */
 
 struct rdma_card {
 	struct rdma_loop *loop;
@@ -29,6 +28,9 @@ static bool card_is_used(const struct rdma_card *card)
 {
 	const struct rdma_device *device;
 
+	if (card->loop->listing) { /* which may be asking it */
+		return true;
+	}
 	LIST_FOREACH (device, &card->loop->devices, link) {
 		if (device->context == card->context) {
 			return true;
@@ -231,39 +233,45 @@ static int card_open(struct rdma_loop *loop, const char *name, struct rdma_card 
 	return 0;
 }
 
-/* The device of a port, which is opened if it is not yet. */
+/* The device of a port, which is opened if it is not yet. Once, until ports are read anew: lanes are
+ * at work meanwhile, and where there is no connection manager or no IP address asking does not help. */
 static int card_of_port(struct rdma_loop *loop, struct smd_verbs_port *port)
 {
-	struct rdma_card *card = card_find(loop, port->name);
-	struct smd_verbs_limits limits;
-	int ret = card ? 0 : card_open(loop, port->name, &card);
+	struct rdma_card *card;
+	int ret = 0;
 
+	if (port->device) {
+		return 0;
+	}
+	card = card_find(loop, port->name);
+	if (!card) {
+		ret = card_open(loop, port->name, &card);
+	}
 	if (ret == 0) {
-		ret = smd_verbs_query(card->context, port->number, &limits);
+		ret = smd_rdma_port_ask(port, card->context);
 	}
-	if (ret) {
-		return ret;
+	if (ret == 0) {
+		card_watch_removal(card, port);
 	}
-	card_watch_removal(card, port);
-	port->device = card->context;
-	port->mtu = limits.mtu;
-	port->routed = limits.routed;
-	return 0;
+	return ret;
 }
 
-static int ports_refresh(struct rdma_loop *loop)
+static bool ports_are_old(const struct rdma_loop *loop)
 {
-	int found;
+	return loop->ports_ns == 0 || smd_clock_ns() - loop->ports_ns > FRESH_NS;
+}
 
-	if (!loop->ports) {
-		loop->ports = calloc(PORTS_MOST, sizeof(*loop->ports));
+/* What is known of a port whose card is open is taken for true, however old, as the card tells of
+ * changes; of the others, and that there is none, only what is fresh. NULL: there is none. */
+static struct smd_verbs_port *ports_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish)
+{
+	const struct smd_verbs_port *port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
+
+	if ((!port || !port->device) && ports_are_old(loop)) {
+		(void)smd_rdma_ports_read(loop);
+		port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
 	}
-	found = loop->ports ? smd_verbs_ports("", loop->ports, PORTS_MOST) : -ENOMEM;
-	loop->nports = found > 0 ? (unsigned)found : 0;
-	if (found >= 0) {
-		loop->ports_ns = smd_clock_ns();
-	}
-	return found < 0 ? found : 0;
+	return port ? &loop->ports[port - loop->ports] : NULL;
 }
 
 /* Lanes are on other devices, until ports are looked at again. */
@@ -301,8 +309,8 @@ static int ports_know(struct rdma_loop *loop, struct smd_error *error)
 {
 	int ret = 0;
 
-	if (loop->ports_ns == 0 || smd_clock_ns() - loop->ports_ns > FRESH_NS) {
-		ret = ports_refresh(loop);
+	if (loop->ports_ns == 0 || (ports_are_old(loop) && !smd_rdma_ports_read_later(loop))) {
+		ret = smd_rdma_ports_read(loop);
 	}
 	if (ret == -EPROTONOSUPPORT) {
 		return smd_error_set(error, EPROTONOSUPPORT,
@@ -333,16 +341,16 @@ static int card_give_up(
 int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
 	struct smd_verbs_port *out, struct smd_error *error)
 {
-	const struct smd_verbs_port *port;
+	struct smd_verbs_port *port;
 	int failed = 0;
 	int ret = ports_know(loop, error);
 
 	if (ret) {
 		return ret;
 	}
-	while ((port = smd_rdma_port_choose(loop->ports, loop->nports, wish))) {
+	while ((port = ports_choose(loop, wish))) {
+		failed = card_of_port(loop, port);
 		*out = *port;
-		failed = card_of_port(loop, out);
 		if (failed == 0) {
 			return 0;
 		}
@@ -365,6 +373,18 @@ void smd_rdma_card_release(struct rdma_loop *loop, struct ibv_context *context)
 			card_close_removed(card);
 			return;
 		}
+	}
+}
+
+void smd_rdma_cards_release(struct rdma_loop *loop)
+{
+	struct rdma_card *card = LIST_FIRST(&loop->cards);
+
+	while (card) {
+		struct rdma_card *next = LIST_NEXT(card, link);
+
+		card_close_removed(card);
+		card = next;
 	}
 }
 

@@ -82,7 +82,8 @@ struct rdma_loop {
 	LIST_HEAD(, rdma_card) cards; /* opened here (card.h), */
 	struct smd_verbs_port *ports; /* [nports], of them */
 	unsigned nports;
-	uint64_t ports_ns; /* when that was known; 0: it is not */
+	uint64_t ports_ns; /* when that was known; 0: it is not, or has changed */
+	struct rdma_listing *listing; /* they are read anew by the maker; NULL: they are not */
 	LIST_ENTRY(rdma_loop) link;
 };
 

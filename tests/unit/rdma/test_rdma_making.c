@@ -105,11 +105,21 @@ static void chunks_cross(struct link *link, enum script_call_name name)
 	parcels_free(parcels, 2);
 }
 
+/* What is known of ports is as old as can be; there is a maker, as a shard has one from the start. */
+static struct rdma_loop *loop_age(const struct halves *halves)
+{
+	struct rdma_loop *loop = halves->first.lane->loop;
+
+	assert_int_equal(smd_rdma_loop_open_maker(loop), 0);
+	loop->ports_ns = 1;
+	return loop;
+}
+
 /* ---- slow calls ---- */
 
 static void no_call_delays_another_lane(void **state)
 {
-	static const enum script_call_name names[] = {
+	static const enum script_call_name names[] = {SCRIPT_ports, SCRIPT_query,
 		SCRIPT_region_create, SCRIPT_pair_create, SCRIPT_pair_init};
 	struct link *link = *state;
 	struct smd_error error = {""};
@@ -117,6 +127,7 @@ static void no_call_delays_another_lane(void **state)
 
 	halves_open(&halves, link);
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		loop_age(&halves);
 		slow_begin(names[i]);
 		assert_int_equal(later_offer(link, &error), 0);
 		chunks_cross(link, names[i]);
@@ -126,6 +137,104 @@ static void no_call_delays_another_lane(void **state)
 		assert_int_equal(later.half.offer.length, SMD_RDMA_OFFER_SIZE);
 		later_close(link);
 	}
+	halves_close(&halves);
+}
+
+/* Nor is it made for each: InfiniBand without IP addresses has nothing that an id could be bound to. */
+static void what_is_known_of_a_card_is_not_asked_again(void **state)
+{
+	static const enum script_call_name names[] = {SCRIPT_ports, SCRIPT_device_open, SCRIPT_query,
+		SCRIPT_id_create, SCRIPT_bind};
+	enum { NAMES = sizeof(names) / sizeof(names[0]) };
+	struct script_call *bind = &script.calls[SCRIPT_bind];
+	struct link *link = *state;
+	struct smd_error error = {""};
+	unsigned before[NAMES];
+	struct halves halves;
+
+	forget_loop(link);
+	bind->fail_at = 1;
+	bind->err = -ENODEV;
+	bind->always = true;
+	halves_open(&halves, link);
+	assert_true(bind->count > 0);
+	for (int i = 0; i < NAMES; i++) {
+		before[i] = script.calls[names[i]].count;
+	}
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, later.offered == 1);
+	for (int i = 0; i < NAMES; i++) {
+		assert_int_equal(script.calls[names[i]].count, before[i]);
+	}
+	later_close(link);
+	halves_close(&halves);
+}
+
+/* The lane that comes first does not wait for it, and those that come afterwards know it. */
+static void ports_are_read_anew_beside_lanes(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct rdma_loop *loop;
+	struct halves halves;
+
+	halves_open(&halves, link);
+	loop = loop_age(&halves);
+	script.limits.mtu = IBV_MTU_1024;
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(later_offer(link, &error), 0);
+		assert_int_equal(later.half.lane->path.port.mtu, i ? IBV_MTU_1024 : IBV_MTU_4096);
+		RUN_UNTIL(link, later.offered == 1 && !loop->listing);
+		later_close(link);
+	}
+	halves_close(&halves);
+}
+
+/* A port that is not there any more, or whose card is not open yet, is not guessed. */
+static void a_port_that_is_not_in_use_is_not_taken_from_an_old_list(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct rdma_loop *loop;
+	struct halves halves;
+
+	halves_open(&halves, link);
+	loop = loop_age(&halves);
+	loop->ports[0].device = NULL;
+	script.nports = 0;
+	assert_int_equal(later_offer(link, &error), -ENETDOWN);
+	loop->ports_ns = 1;
+	script.nports = 1; /* it is up again */
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, later.offered == 1);
+	later_close(link);
+	halves_close(&halves);
+}
+
+/* The card is in use as long as its ports are asked, and what was read before it went is not taken. */
+static void a_card_that_is_removed_while_ports_are_read(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct rdma_loop *loop;
+	struct halves halves;
+
+	halves_open(&halves, link);
+	loop = loop_age(&halves);
+	slow_begin(SCRIPT_query);
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, is_held(SCRIPT_query));
+	script_device_tell(IBV_EVENT_DEVICE_FATAL, NULL);
+	RUN_UNTIL(link, later.end.closed == 1);
+	halves_close(&halves);
+	end_close(&later.end);
+	stage_turn(link);
+	assert_false(LIST_EMPTY(&loop->cards));
+	slow_end(SCRIPT_query);
+	RUN_UNTIL(link, LIST_EMPTY(&loop->cards));
+	assert_int_equal(loop->ports_ns, 0);
+	later_close(link);
+	halves_open(&halves, link); /* it is there again */
 	halves_close(&halves);
 }
 
@@ -353,6 +462,26 @@ static void the_loops_end_takes_all_back(void **state)
 	free(later.end.room);
 }
 
+static void the_loops_end_waits_for_ports_that_are_read(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	forget_loop(link);
+	halves_open(&halves, link);
+	loop_age(&halves);
+	slow_begin(SCRIPT_ports);
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, is_held(SCRIPT_ports));
+	end_close(&later.end);
+	halves_close(&halves);
+	slow_end(SCRIPT_ports);
+	smd_transport_end_loop(link->base);
+	assert_int_equal(script.live, 0);
+	free(later.end.room);
+}
+
 /* ---- many at once ---- */
 
 /* Hundreds of workers that come at once wait for each other, and none of them is too late by that.
@@ -506,6 +635,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		STAGE(no_call_delays_another_lane),
+		STAGE(what_is_known_of_a_card_is_not_asked_again),
+		STAGE(ports_are_read_anew_beside_lanes),
+		STAGE(a_port_that_is_not_in_use_is_not_taken_from_an_old_list),
+		STAGE(a_card_that_is_removed_while_ports_are_read),
 		STAGE(joining_delays_no_other_lane),
 		STAGE(closing_waits_for_no_call),
 		STAGE(destroying_delays_no_other_lane),
@@ -513,6 +646,7 @@ int main(void)
 		STAGE(the_loops_end_waits_for_what_is_destroyed),
 		STAGE(a_carrier_that_ends_while_it_is_joined_ends_the_lane),
 		STAGE(the_loops_end_takes_all_back),
+		STAGE(the_loops_end_waits_for_ports_that_are_read),
 		STAGE(who_waits_for_others_is_not_timed),
 		STAGE(joining_comes_before_making),
 		STAGE(nobody_waits_for_ever),
