@@ -191,6 +191,20 @@ static unsigned choice_find(const struct choice *choice, const struct smd_verbs_
 	return found;
 }
 
+/* Of a port's addresses the carrier's own goes before others, also where the user has named the port: RoCE
+ * has one for each VLAN. */
+static const struct smd_verbs_port *choice_address(const struct choice *choice,
+	const struct smd_verbs_port *ports, unsigned n, const struct smd_verbs_port *port)
+{
+	for (unsigned i = 0; i < n; i++) {
+		if (same_port(&ports[i], port) && port_score(&ports[i], choice->wish) &&
+			port_is_of_route(&ports[i], choice->wish)) {
+			return &ports[i];
+		}
+	}
+	return port;
+}
+
 const struct smd_verbs_port *smd_rdma_port_choose(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish)
 {
@@ -200,6 +214,7 @@ const struct smd_verbs_port *smd_rdma_port_choose(
 
 	if (found) {
 		choice_find(&choice, ports, n, wish->turn % found, &port);
+		port = choice_address(&choice, ports, n, port);
 	}
 	return port;
 }

@@ -104,6 +104,37 @@ static void the_best_port_is_taken(void **state)
 	assert_int_equal(chosen("hns", NULL, NULL, 0), -1);
 }
 
+/* Who names a device has named no VLAN: that is the carrier's. */
+static void of_a_port_s_addresses_the_carrier_s_is_taken(void **state)
+{
+	static const struct smd_verbs_port addresses[] = {
+		{.name = "mlx5_0", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+			.interface = "eth2", .gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}},
+		{.name = "mlx5_0", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+			.interface = "eth2.7",
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [14] = 7, [15] = 1}},
+		{.name = "mlx5_1", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+			.interface = "eth3", .gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 2}},
+	};
+	struct smd_rdma_wish wish = {.devices = "mlx5_0", .local = addresses[1].gid};
+	struct smd_rdma_offer other = {.ethernet = true};
+
+	(void)state;
+	assert_ptr_equal(smd_rdma_port_choose(addresses, 3, &wish), &addresses[1]);
+	wish.local = addresses[0].gid;
+	assert_ptr_equal(smd_rdma_port_choose(addresses, 3, &wish), &addresses[0]);
+	memcpy(other.gid, addresses[0].gid, 16);
+	wish.local = addresses[1].gid;
+	wish.other = &other; /* whose network is the other one's */
+	assert_ptr_equal(smd_rdma_port_choose(addresses, 3, &wish), &addresses[1]);
+	wish = (struct smd_rdma_wish){.devices = "mlx5_0", .interface = "eth2.7"};
+	assert_ptr_equal(smd_rdma_port_choose(addresses, 3, &wish), &addresses[1]);
+	wish = (struct smd_rdma_wish){.devices = "mlx5_0,mlx5_1", .local = addresses[1].gid};
+	assert_ptr_equal(smd_rdma_port_choose(addresses, 3, &wish), &addresses[1]);
+	wish.turn = 1; /* named ports take turns all the same */
+	assert_ptr_equal(smd_rdma_port_choose(addresses, 3, &wish), &addresses[2]);
+}
+
 /* Cards of one subnet take turns, though the address of one is nearer to the other end's. */
 static void cards_of_one_subnet_take_turns(void **state)
 {
@@ -213,6 +244,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(ports_are_named_as_for_nccl),
 		cmocka_unit_test(the_best_port_is_taken),
+		cmocka_unit_test(of_a_port_s_addresses_the_carrier_s_is_taken),
 		cmocka_unit_test(cards_of_one_subnet_take_turns),
 		cmocka_unit_test(an_address_of_another_network_namespace_takes_no_turn),
 		cmocka_unit_test(a_slow_card_takes_no_turn),
