@@ -13,7 +13,7 @@ struct smd_pairing {
 	struct smd_lane *carrier; /* NULL: the made lane has it; on no loop before the offer is said */
 	struct smd_lane *made;    /* NULL: there is none */
 	bool offered;
-	bool repeated; /* no half of it was made in time once before */
+	bool repeated; /* no half of it could be made once before */
 	struct smd_handshake handshake;
 	uint8_t payload[SMD_CONTROL_MAX];
 	LIST_ENTRY(smd_pairing) link;
@@ -250,10 +250,30 @@ static int made_on_header(
 		smd_frame_kind_name(frame->kind));
 }
 
+/* As where hundreds of workers start at once, and a card has much to do. */
+static bool passes(int err)
+{
+	return err == -ETIMEDOUT || err == -EAGAIN || err == -EBUSY || err == -EIO;
+}
+
 static void pairing_offer(struct smd_pairing *pairing);
 
-/* Before there is an offer the worker has heard nothing: it is offered another one, where the device was
- * slow, and else served as it is. */
+/* Before there is an offer the worker has heard nothing: it is offered another one, where what is in the
+ * way passes, and else served as it is. */
+static void pairing_not_made(struct smd_pairing *pairing, int err, const char *reason)
+{
+	pairing->made = NULL;
+	if (passes(err) && !pairing->repeated) {
+		pairing->repeated = true;
+		smd_log_peer(SMD_LOG_INFO, pairing->pairer->name, pairing->handshake.hello.job,
+			"lane of %s: tries %s again: %s", pairing->handshake.hello.replica,
+			pairing->ops->name, reason);
+		pairing_offer(pairing);
+	} else {
+		pairing_cannot(pairing, reason);
+	}
+}
+
 static void made_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_pairing *pairing = owner;
@@ -263,16 +283,7 @@ static void made_on_closed(void *owner, int err, const char *reason)
 		return;
 	}
 	smd_lane_close(pairing->made);
-	pairing->made = NULL;
-	if (err == -ETIMEDOUT && !pairing->repeated) {
-		pairing->repeated = true;
-		smd_log_peer(SMD_LOG_INFO, pairing->pairer->name, pairing->handshake.hello.job,
-			"lane of %s: tries %s again: %s", pairing->handshake.hello.replica,
-			pairing->ops->name, reason);
-		pairing_offer(pairing);
-	} else {
-		pairing_cannot(pairing, reason);
-	}
+	pairing_not_made(pairing, err, reason);
 }
 
 static const struct smd_lane_callbacks made_callbacks = {
@@ -287,11 +298,11 @@ static void pairing_offer(struct smd_pairing *pairing)
 	const struct smd_pairer *pairer = pairing->pairer;
 	struct smd_error error = {""};
 	struct smd_offer none;
+	int ret = pairing->ops->offer(pairer->base, pairing->carrier, pairer->shard, NULL,
+		&made_callbacks, pairing, &pairing->made, &none, &error);
 
-	if (pairing->ops->offer(pairer->base, pairing->carrier, pairer->shard, NULL, &made_callbacks,
-		    pairing, &pairing->made, &none, &error)) {
-		pairing->made = NULL;
-		pairing_cannot(pairing, error.text);
+	if (ret) {
+		pairing_not_made(pairing, ret, error.text);
 	}
 }
 

@@ -67,14 +67,19 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	}
 }
 
-/* What was lost on the way once may arrive the next time: a lane that goes another way stays there
- * for as long as it lasts. */
+/* What was lost on the way once may arrive the next time, and a card that has much to do when all start
+ * may do it: a lane that goes another way stays there for as long as it lasts. */
+static bool passes(int err)
+{
+	return err == -ETIMEDOUT || err == -EAGAIN || err == -EBUSY || err == -EIO;
+}
+
 static bool remote_repeats(struct smd_remote *remote, int err, const char *reason)
 {
 	const struct smd_transport_ops *ops = remote->owner->config->transports[remote->transport];
 	char server[160];
 
-	if (err != -ETIMEDOUT || smd_remote_connects_over(remote) == ops || remote->repeated) {
+	if (!passes(err) || smd_remote_connects_over(remote) == ops || remote->repeated) {
 		return false;
 	}
 	remote->repeated = true;
@@ -336,13 +341,21 @@ static void remote_on_open(void *owner)
 	}
 }
 
+/* For want of the job's token, at either end, whatever the lanes go over. Other errors of that number are
+ * a device's, or of memory that it may not write to. */
+static bool remote_is_kept_out(const struct smd_remote *remote, int err)
+{
+	return err == -EACCES && !remote->welcomed &&
+	       (remote->disbelieved || remote->refused || remote->owner->config->encrypt);
+}
+
 static void remote_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_remote *remote = owner;
 	char what[SMD_ERROR_TEXT_MAX];
 
 	smd_remote_drop_lane(remote);
-	if (err == -EACCES && !remote->welcomed) { /* it stays so */
+	if (remote_is_kept_out(remote, err)) { /* it stays so */
 		snprintf(what, sizeof(what), "%s: %.400s",
 			remote->disbelieved ? "is not believed" : "does not let this process in",
 			reason);
@@ -388,6 +401,7 @@ void smd_remote_try_again(struct smd_remote *remote, unsigned after_ms)
 	remote->returns = false;
 	remote->welcomed = false;
 	remote->disbelieved = false;
+	remote->refused = false;
 	remote_begin_again(remote, after_ms);
 }
 

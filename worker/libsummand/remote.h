@@ -156,7 +156,8 @@ struct smd_remote {
 	struct smd_welcome welcome;
 	struct smd_handshake handshake;  /* of the lane */
 	bool challenged;                 /* the shard has said CHALLENGE */
-	bool disbelieved;                /* it has not the token, by its WELCOME */
+	bool disbelieved;                /* it has not the token, by its WELCOME or PAIR */
+	bool refused;                    /* this process has not, which it asks for */
 	bool others_run; /* a rank that reaches all servers is in a group there, by its WELCOME */
 	int err;                         /* how the last attempt failed */
 	char reason[SMD_ERROR_TEXT_MAX]; /* empty: none has, since the lane was last open */

@@ -50,6 +50,7 @@ int smd_remote_on_challenge(
 		return ret;
 	}
 	if (!token[0]) {
+		remote->refused = true;
 		return smd_error_set(error, EACCES,
 			"it asks for the job's token: SUMMAND_TOKEN_FILE must name the file that "
 			"holds it");

@@ -27,9 +27,56 @@ enum { CHUNK = 4096, COUNT = 50000 };
 static char the_token[] = TOKEN;
 static const struct smd_tokens one_token = {.every = the_token};
 
+/* ---- a transport whose halves cannot be made for a reason that tests choose ---- */
+
+static struct smd_transport_ops moody; /* else it is "carried" */
+static struct {
+	atomic_int err;
+	atomic_uint workers; /* so many of the first offers of theirs fail with it, */
+	atomic_uint servers; /* and so many of theirs */
+} moods;
+
+static int moody_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
+	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
+	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+{
+	atomic_uint *left = other ? &moods.workers : &moods.servers;
+	int ret;
+
+	if (atomic_load(left)) {
+		atomic_fetch_sub(left, 1);
+		return smd_error_set(error, -moods.err, "it is in no mood");
+	}
+	ret = smd_transport_find("carried")->offer(
+		base, carrier, shard, other, callbacks, owner, out, own, error);
+	if (ret == 0) {
+		(*out)->ops = &moody;
+	}
+	return ret;
+}
+
+unsigned __real_smd_transport_select(
+	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX]);
+
+unsigned __wrap_smd_transport_select(
+	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX]);
+/* As "auto" has RDMA and TCP. */
+unsigned __wrap_smd_transport_select(
+	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX])
+{
+	if (strcmp(name, "either") != 0) {
+		return __real_smd_transport_select(name, out);
+	}
+	out[0] = &moody;
+	out[1] = smd_transport_find("tcp");
+	return 2;
+}
+
 static int set_up(void **state)
 {
 	(void)state;
+	moody = *smd_transport_find("carried");
+	moody.offer = moody_offer;
 	smd_carried_trials = (struct smd_carried_trials){0};
 	return 0;
 }
@@ -40,7 +87,7 @@ static void start(struct pool *pool, const char *transport, unsigned shards, boo
 	const struct smd_server_config config = {.shards = shards,
 		.chunk_bytes = CHUNK,
 		.memory_bytes = (size_t)shards * 16 * SMD_BUFFER_POOL_STRIDE(CHUNK),
-		.transports = {[1] = {also ? smd_transport_find("carried") : NULL, true}},
+		.transports = {[1] = {also ? &moody : NULL, true}},
 		.tokens = tokens,
 		.greeting_s = 2};
 
@@ -135,6 +182,44 @@ static void what_is_late_before_it_is_offered_is_tried_once_more(void **state)
 	assert_int_equal(work(&pool, "carried", 60), 0); /* at the next time that it asks */
 	assert_true(capture_has("no lane of worker over carried: it is to be late", NULL));
 	assert_int_equal(smd_carried_trials.late, 0);
+	capture_end();
+	pool_stop(&pool);
+}
+
+/* A driver may say so where all start at once; neither end then leaves its card for good. */
+static void what_passes_is_tried_once_more(void **state)
+{
+	static const int passes[] = {-EAGAIN, -EBUSY, -EIO};
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 1, true, NULL);
+	for (size_t i = 0; i < 2 * sizeof(passes) / sizeof(passes[0]); i++) {
+		moods.err = passes[i / 2];
+		moods.workers = i % 2;
+		moods.servers = 1 - i % 2;
+		capture_begin();
+		assert_int_equal(work(&pool, "either", 60), 0);
+		assert_true(capture_has("tries carried again: it is in no mood", NULL));
+		assert_true(capture_has("shard 0: goes over carried", NULL));
+		capture_end();
+	}
+	pool_stop(&pool);
+}
+
+/* A card's file that may not be opened is not the server's word: the worker goes on over TCP. */
+static void a_device_that_lets_nobody_in_is_done_without(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 1, true, NULL);
+	capture_begin();
+	moods.err = -EACCES;
+	moods.workers = 1;
+	assert_int_equal(work(&pool, "either", 60), 0);
+	assert_true(capture_has("tries tcp after carried: it is in no mood", NULL));
+	assert_true(capture_has("shard 0: goes over tcp", NULL));
 	capture_end();
 	pool_stop(&pool);
 }
@@ -328,6 +413,8 @@ int main(void)
 		TEST(few_are_made_at_once),
 		TEST(what_times_out_is_tried_once_more),
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
+		TEST(what_passes_is_tried_once_more),
+		TEST(a_device_that_lets_nobody_in_is_done_without),
 		TEST(a_server_that_makes_none_says_so),
 		TEST(one_that_takes_both_takes_both),
 		TEST(mixed_lanes_are_told),
