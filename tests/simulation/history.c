@@ -240,6 +240,7 @@ static void run_operations(struct simulated_rank *rank)
 			check_tables(rank, rank->comms[0]->context);
 		}
 		*flight = (struct operation_in_flight){.number = begun};
+		liveness_begins(rank->rank);
 		err = start_operation(rank->comms[world.plan.operations[begun].comm], rank, flight);
 		if (err) {
 			note_error(rank, err);
@@ -308,6 +309,7 @@ static void run_aftermath(struct simulated_rank *rank)
 						      MS_NS +
 					      1);
 		}
+		liveness_begins(rank->rank);
 		err = start_operation(rank->comms[comm], rank, &flight);
 		if (err) {
 			note_error(rank, err);

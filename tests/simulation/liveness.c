@@ -8,6 +8,8 @@
 #include "tests/simulation/servers.h"
 #include "tests/simulation/virtual_time.h"
 #include "tests/simulation/world.h"
+#include "worker/libsummand/context.h"
+#include "worker/libsummand/group.h"
 
 #define MS_NS        1000000ull
 #define MARGIN_NS    (200 * MS_NS) /* beyond all that is named here */
@@ -15,11 +17,13 @@
 #define CHUNK_LEAST  16384u        /* deal.c has these two: */
 #define WINDOW_LEAST 2u            /* of a slow shard, and weights that are drawn are few Mbit/s */
 #define ROUNDS_LEAST 4u
-#define BEGIN_NS     (3 * SMD_SECOND_NS)  /* what a late rank gives a server that is missing, */
-#define CONNECT_NS   (30 * SMD_SECOND_NS) /* and any other rank; or a group a rank of its own */
-#define TRY_NS       (15 * SMD_SECOND_NS) /* a lost server is tried again so late at most, */
-#define ATTEMPT_NS   (10 * SMD_SECOND_NS) /* for so long */
-#define REFUSED_NS   (60 * SMD_SECOND_NS) /* a table is asked for again so late at most */
+#define HELD_ROUNDS                                                                                \
+	2u /* more, of each segment that counts as large: others are asked, and hear of it */
+#define BEGIN_NS   (3 * SMD_SECOND_NS)  /* what a late rank gives a server that is missing, */
+#define CONNECT_NS (30 * SMD_SECOND_NS) /* and any other rank; or a group a rank of its own */
+#define TRY_NS     (15 * SMD_SECOND_NS) /* a lost server is tried again so late at most, */
+#define ATTEMPT_NS (10 * SMD_SECOND_NS) /* for so long */
+#define REFUSED_NS (60 * SMD_SECOND_NS) /* a table is asked for again so late at most */
 
 static uint64_t busy_until_ns[RANKS_MAX];
 static uint64_t settled_ns; /* all that has gone wrong is found out and mended by then */
@@ -56,8 +60,9 @@ static uint64_t find_rounds(const struct plan *plan, size_t bytes)
 	uint64_t most = plan->scarce ? 1 : WINDOW_LEAST;
 	uint64_t window = plan->window < most ? plan->window : most;
 	uint64_t chunks = bytes / chunk + 1;
+	uint64_t held = plan->larger ? HELD_ROUNDS * (bytes / segment + 1) : 0;
 
-	return ROUNDS_LEAST + bytes / segment + chunks / (shards * window);
+	return ROUNDS_LEAST + held + bytes / segment + chunks / (shards * window);
 }
 
 /* What the largest operation of the plan may take. */
@@ -127,13 +132,6 @@ static void note_wait(void)
 	}
 }
 
-void liveness_moved(int rank, uint64_t pause_ns)
-{
-	note_wait();
-	busy_until_ns[rank] = virtual_now_ns() + pause_ns;
-	expect();
-}
-
 /* How long a rank that begins waits for a server that is not there. */
 static uint64_t find_patience(void)
 {
@@ -141,12 +139,47 @@ static uint64_t find_patience(void)
 }
 
 /* A silent one is found out at the second look after the limit at the latest. */
-static uint64_t find_silence(const struct planned_fault *fault)
+static uint64_t find_silence(void)
 {
 	uint64_t limit_ns = world.plan.heartbeat_ms * MS_NS;
 
-	limit_ns += 2 * limit_ns / SMD_HEARTBEAT_POLLS;
-	return fault->for_ns < limit_ns ? fault->for_ns : limit_ns;
+	return limit_ns + 2 * limit_ns / SMD_HEARTBEAT_POLLS;
+}
+
+static uint64_t find_stop(const struct planned_fault *fault)
+{
+	uint64_t silence_ns = find_silence();
+
+	return fault->for_ns < silence_ns ? fault->for_ns : silence_ns;
+}
+
+/* What ranks need to go on without a server that they know to be lost. */
+static uint64_t find_change(void)
+{
+	return MARGIN_NS + 2 * ROUNDS_LEAST * world.plan.delay_ms * MS_NS;
+}
+
+void liveness_moved(int rank, uint64_t pause_ns)
+{
+	note_wait();
+	busy_until_ns[rank] = virtual_now_ns() + pause_ns;
+	expect();
+}
+
+void liveness_begins(int rank)
+{
+	const struct smd_context *context = world.ranks[rank].comms[0]->context;
+
+	for (unsigned i = 0; i < world.nservers; i++) {
+		const struct simulated_server *server = world.servers[i];
+
+		if (server->stopped && server->index < context->ntargets &&
+			!context->targets[server->index].lost) {
+			settled_ns = longer(
+				settled_ns, virtual_now_ns() + find_silence() + find_change());
+			expect();
+		}
+	}
 }
 
 /* In how much time it is known to those who must. */
@@ -161,7 +194,7 @@ static uint64_t find_detection(const struct planned_fault *fault)
 	case LANES_CUT:
 		return begins ? longer(find_patience(), 2 * limit_ns + SMD_SECOND_NS) : 0;
 	case SERVER_STOPPED:
-		return begins ? longer(find_patience(), find_silence(fault)) : find_silence(fault);
+		return begins ? longer(find_patience(), find_stop(fault)) : find_stop(fault);
 	default:
 		return begins ? find_patience() : 0;
 	}
@@ -182,10 +215,8 @@ void liveness_connects(void)
 
 void liveness_disturbed(const struct planned_fault *fault)
 {
-	uint64_t change_ns = MARGIN_NS + 2 * ROUNDS_LEAST * world.plan.delay_ms * MS_NS;
-
 	note_wait();
-	settled_ns = longer(settled_ns, virtual_now_ns() + find_detection(fault)) + change_ns;
+	settled_ns = longer(settled_ns, virtual_now_ns() + find_detection(fault)) + find_change();
 	expect();
 }
 

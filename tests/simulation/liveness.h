@@ -21,6 +21,10 @@ void liveness_begin(void);
 /* A call of that rank has returned; it makes the next one so much later. */
 void liveness_moved(int rank, uint64_t pause_ns);
 
+/* A rank begins an operation. What that sends to a server that is stopped is taken, as if it lived:
+ * silence counts from then on. */
+void liveness_begins(int rank);
+
 /* A rank begins to connect. */
 void liveness_connects(void);
 
