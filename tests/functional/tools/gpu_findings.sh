@@ -30,6 +30,25 @@ fails() {
 	fi
 }
 
+# ---- what the pack was made of ----
+
+# In a small tree.
+small=$scratch/tree
+mkdir -p "$small"/{tools/gpu,tests/unit,reduction_server,worker} "$scratch/packed"
+cp tools/gpu/sources "$small/tools/gpu"
+touch "$small"/{CMakeLists.txt,tests/CMakeLists.txt,worker/summand.h}
+fails "the pack does not say it" of_these_sources "$scratch/packed" "$small"
+"$small/tools/gpu/sources" >"$scratch/packed/sources"
+holds of_these_sources "$scratch/packed" "$small"
+touch "$small/worker/picture.png"
+holds of_these_sources "$scratch/packed" "$small"
+echo "/* changed */" >"$small/worker/summand.h"
+fails "a header has changed" of_these_sources "$scratch/packed" "$small"
+grep -q "tools/gpu-check --pack" "$scratch/said" || {
+	echo "FAILED: it must say what to do, got: $(cat "$scratch/said")"
+	failures=$((failures + 1))
+}
+
 # ---- a server that was lost ----
 
 INFO='vm:1:2 [0] NCCL INFO NET/Summand'
