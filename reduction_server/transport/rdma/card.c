@@ -262,12 +262,14 @@ static bool ports_are_old(const struct rdma_loop *loop)
 }
 
 /* What is known of a port whose card is open is taken for true, however old, as the card tells of
- * changes; of the others, and that there is none, only what is fresh. NULL: there is none. */
-static struct smd_verbs_port *ports_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish)
+ * changes; of the others, and that there is none, only what is fresh. Where one has failed just now the
+ * others are taken as they are: it would be among them again. NULL: there is none. */
+static struct smd_verbs_port *ports_choose(
+	struct rdma_loop *loop, const struct smd_rdma_wish *wish, bool one_failed)
 {
 	const struct smd_verbs_port *port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
 
-	if ((!port || !port->device) && ports_are_old(loop)) {
+	if ((!port || !port->device) && !one_failed && ports_are_old(loop)) {
 		(void)smd_rdma_ports_read(loop);
 		port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
 	}
@@ -348,7 +350,7 @@ int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wis
 	if (ret) {
 		return ret;
 	}
-	while ((port = ports_choose(loop, wish))) {
+	while ((port = ports_choose(loop, wish, failed != 0))) {
 		failed = card_of_port(loop, port);
 		*out = *port;
 		if (failed == 0) {
