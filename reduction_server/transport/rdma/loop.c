@@ -3,8 +3,10 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/rdma/card.h"
@@ -28,6 +30,14 @@ static struct rdma_loop *loop_find(struct event_base *base)
 	return loop;
 }
 
+/* Loops begin with different cards, and so do processes of one host. */
+static unsigned first_turn(void)
+{
+	static atomic_uint loops_made;
+
+	return atomic_fetch_add(&loops_made, 1) + (unsigned)getpid();
+}
+
 static int loop_create(struct event_base *base, struct rdma_loop **out, struct smd_error *error)
 {
 	struct rdma_loop *loop = calloc(1, sizeof(*loop));
@@ -42,6 +52,7 @@ static int loop_create(struct event_base *base, struct rdma_loop **out, struct s
 		goto free_loop;
 	}
 	loop->base = base;
+	loop->turn = first_turn();
 	LIST_INIT(&loop->devices);
 	LIST_INIT(&loop->drains);
 	LIST_INIT(&loop->cards);

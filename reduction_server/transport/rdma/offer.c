@@ -152,6 +152,8 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 	smd_rdma_lane_end(lane, -ETIMEDOUT, text);
 }
 
+/* Who offers is a shard, and prepared for its own card. Who answers has lanes to shards of many servers,
+ * mostly of the same few numbers. */
 static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carrier,
 	const struct smd_rdma_offer *other, struct smd_error *error)
 {
@@ -161,7 +163,7 @@ static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carri
 		.devices = lane->loop->settings.devices,
 		.local = known ? local : NULL,
 		.other = other,
-		.turn = lane->shard,
+		.turn = other ? lane->loop->turn++ : lane->shard,
 	};
 
 	if (known && smd_address_bytes_stay_here(local)) { /* and devices are on the network */

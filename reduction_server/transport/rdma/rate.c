@@ -31,13 +31,16 @@ static bool rate_counts(const struct rate *rate, const struct smd_verbs_port *po
 	return false;
 }
 
-/* Those that the shards of a server take in their turns whose lanes come so. */
-static void rate_add(struct rate *rate, const char *devices, const struct smd_rdma_way *way)
+/* Those that the shards of a server take in their turns whose lanes come so; so many shards, 0: enough for
+ * all. */
+static void rate_add(struct rate *rate, const char *devices, unsigned shards,
+	const struct smd_rdma_way *way)
 {
+	const unsigned turns = shards && shards < rate->nports ? shards : rate->nports;
 	struct smd_rdma_wish wish = {
 		.devices = devices, .local = way->local, .interface = way->interface};
 
-	for (; wish.turn < rate->nports; wish.turn++) {
+	for (; wish.turn < turns; wish.turn++) {
 		const struct smd_verbs_port *port =
 			smd_rdma_port_choose(rate->ports, rate->nports, &wish);
 
@@ -67,8 +70,8 @@ static uint32_t rate_sum(const struct rate *rate, char *source, size_t size)
 }
 
 /* The ports that lanes take at these addresses. */
-static void rate_read(
-	struct rate *rate, const char *addresses, const char *devices, const char *root)
+static void rate_read(struct rate *rate, const char *addresses, const char *devices,
+	unsigned shards, const char *root)
 {
 	char address[SMD_ADDRESS_LONGEST];
 	struct smd_rdma_way way;
@@ -79,18 +82,18 @@ static void rate_read(
 	rate->nports = n > 0 ? (unsigned)n : 0;
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
 		if (smd_rdma_port_listens(address, root, &way)) {
-			rate_add(rate, devices, &way);
+			rate_add(rate, devices, shards, &way);
 		}
 	}
 }
 
-uint32_t smd_rdma_rate_read(
-	const char *addresses, const char *devices, const char *root, char *source, size_t size)
+uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, unsigned shards,
+	const char *root, char *source, size_t size)
 {
 	struct rate rate;
 	uint32_t sum;
 
-	rate_read(&rate, addresses, devices, root);
+	rate_read(&rate, addresses, devices, shards, root);
 	sum = rate_sum(&rate, source, size);
 	free(rate.ports);
 	return sum;
@@ -102,14 +105,14 @@ uint32_t smd_rdma_rate(const char *addresses, char *source, size_t size)
 
 	return smd_rdma_settings_read(&settings, NULL)
 		       ? 0
-		       : smd_rdma_rate_read(addresses, settings.devices, "", source, size);
+		       : smd_rdma_rate_read(addresses, settings.devices, 0, "", source, size);
 }
 
 bool smd_rdma_node_read(const char *addresses, const char *devices, const char *root, int *node)
 {
 	struct rate rate;
 
-	rate_read(&rate, addresses, devices, root);
+	rate_read(&rate, addresses, devices, 0, root);
 	*node = -1;
 	for (unsigned i = 0; i < rate.ncounted; i++) {
 		int one = smd_verbs_node(root, rate.counted[i]->name);

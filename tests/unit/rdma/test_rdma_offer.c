@@ -323,12 +323,42 @@ static void begin_between_two_cards(struct halves *halves, struct link *link)
 
 	forget_loop(link);
 	script.nports = 2;
+	script.ports[0].network_bits = 96 + 24;
 	script.ports[1] = script.ports[0];
 	strcpy(script.ports[1].name, "script1");
 	script.ports[1].gid[15] = 2;
 	halves_begin(halves, link);
 	memcpy(halves->first.carrier.address, elsewhere, 16);
 	memcpy(halves->second.carrier.address, elsewhere, 16);
+}
+
+/* One with lanes to many servers of one shard each has them on all of its cards. Who offers is that shard,
+ * and on its own. */
+static void who_answers_takes_cards_by_turns(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+	unsigned second = 0;
+
+	begin_between_two_cards(&halves, link);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+	for (int i = 0; i < 4; i++) {
+		assert_int_equal(
+			half_offer(&halves.second, link, &halves.first.offer, &error), 0);
+		second += strcmp(halves.second.lane->path.port.name, "script1") == 0;
+		end_close(&link->near);
+		link->near.lane = NULL;
+		stage_turn(link);
+	}
+	assert_int_equal(second, 2);
+	for (int i = 0; i < 2; i++) {
+		assert_string_equal(halves.first.lane->path.port.name, "script1"); /* shard 5 */
+		end_close(&link->far);
+		link->far.lane = NULL;
+		assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+	}
+	halves_close(&halves);
 }
 
 /* A driver without its library, a file's mode, a container that was given one card: another one is taken,
@@ -461,6 +491,7 @@ int main(void)
 		STAGE(every_call_may_fail),
 		STAGE(no_connection_manager_is_needed),
 		STAGE(loopback_is_not_carried),
+		STAGE(who_answers_takes_cards_by_turns),
 		STAGE(a_card_that_cannot_be_opened_leaves_its_turn_to_another),
 		STAGE(where_no_card_can_be_opened_rdma_does_not_reach),
 		STAGE(a_card_that_is_busy_is_asked_again),

@@ -116,7 +116,7 @@ static void devices_that_cannot_be_opened_are_left_out(void **state)
 	tree_write("/dev/infiniband/uverbs1", "");
 	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 1);
 	assert_int_equal(
-		smd_rdma_rate_read("10.0.2.1:1", "", tree_root, source, sizeof(source)), 25000);
+		smd_rdma_rate_read("10.0.2.1:1", "", 0, tree_root, source, sizeof(source)), 25000);
 	assert_string_equal(source, "of mlx5_1:1");
 	tree_write("/dev/infiniband/uverbs0", "");
 	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 3);
@@ -129,18 +129,24 @@ static void a_server_is_as_fast_as_its_ports(void **state)
 		const char *devices;
 		uint32_t mbps;
 		const char *source;
+		unsigned shards; /* 0: as many as there are ports */
 	} cases[] = {
-		{"10.0.2.1:2222", "", 25000, "of mlx5_1:1"},
-		{"10.0.1.1:2222+10.0.2.1:2223", "", 125000, "of mlx5_0:1 and mlx5_1:1"},
-		{"10.0.1.1:2222+10.0.1.1:2223", "", 100000, "of mlx5_0:1"},
+		{"10.0.2.1:2222", "", 25000, "of mlx5_1:1", 0},
+		{"10.0.1.1:2222+10.0.2.1:2223", "", 125000, "of mlx5_0:1 and mlx5_1:1", 0},
+		{"10.0.1.1:2222+10.0.1.1:2223", "", 100000, "of mlx5_0:1", 0},
 		/* Of another network than the cards', and of all: shards take turns. */
-		{"192.0.2.1:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1"},
-		{"0.0.0.0:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1"},
-		{"[::]:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1"},
-		{"10.0.2.1:2222", "mlx5_0", 100000, "of mlx5_0:1"},
-		{"192.0.2.1:2222", "^mlx5_0", 75000, "of mlx5_1:1 and mlx5_2:1"},
-		{"10.0.2.1:2222", "hns", 0, NULL},
-		{"127.0.0.1:2222", "", 0, NULL},
+		{"192.0.2.1:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1", 0},
+		{"0.0.0.0:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1", 0},
+		{"[::]:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1", 0},
+		/* One shard is on one of them, at each address. */
+		{"0.0.0.0:2222", "", 100000, "of mlx5_0:1", 1},
+		{"0.0.0.0:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1", 2},
+		{"0.0.0.0:2222", "", 150000, "of mlx5_0:1 and mlx5_2:1", 64},
+		{"10.0.1.1:2222+10.0.2.1:2223", "", 125000, "of mlx5_0:1 and mlx5_1:1", 1},
+		{"10.0.2.1:2222", "mlx5_0", 100000, "of mlx5_0:1", 0},
+		{"192.0.2.1:2222", "^mlx5_0", 75000, "of mlx5_1:1 and mlx5_2:1", 0},
+		{"10.0.2.1:2222", "hns", 0, NULL, 0},
+		{"127.0.0.1:2222", "", 0, NULL, 0},
 	};
 
 	(void)state;
@@ -148,8 +154,8 @@ static void a_server_is_as_fast_as_its_ports(void **state)
 	add_port("mlx5_2", "1: CA\n", "Ethernet\n", "4: ACTIVE\n", "50 Gb/sec (1X HDR)\n");
 	add_gid("mlx5_2", 3, "0000:0000:0000:0000:0000:ffff:0a00:0301\n", "RoCE v2\n");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		assert_int_equal(smd_rdma_rate_read(cases[i].addresses, cases[i].devices, tree_root,
-					 source, sizeof(source)),
+		assert_int_equal(smd_rdma_rate_read(cases[i].addresses, cases[i].devices,
+					 cases[i].shards, tree_root, source, sizeof(source)),
 			cases[i].mbps);
 		if (cases[i].source) {
 			assert_string_equal(source, cases[i].source);
@@ -173,14 +179,15 @@ static void lanes_come_by_the_default_route(void **state)
 	snprintf(text, sizeof(text), route, "eth3");
 	tree_write("/proc/net/route", text);
 	assert_int_equal(
-		smd_rdma_rate_read("0.0.0.0:1", "", tree_root, source, sizeof(source)), 25000);
+		smd_rdma_rate_read("0.0.0.0:1", "", 0, tree_root, source, sizeof(source)), 25000);
 	assert_string_equal(source, "of mlx5_1:1");
-	assert_int_equal(smd_rdma_rate_read("0.0.0.0:1", "mlx5_", tree_root, source, sizeof(source)),
+	assert_int_equal(
+		smd_rdma_rate_read("0.0.0.0:1", "mlx5_", 0, tree_root, source, sizeof(source)),
 		125000);
 	snprintf(text, sizeof(text), route, "eth0");
 	tree_write("/proc/net/route", text);
 	assert_int_equal(
-		smd_rdma_rate_read("[::]:1", "", tree_root, source, sizeof(source)), 100000);
+		smd_rdma_rate_read("[::]:1", "", 0, tree_root, source, sizeof(source)), 100000);
 	assert_string_equal(source, "of mlx5_0:1");
 }
 
@@ -188,14 +195,14 @@ static void what_does_not_say_its_speed_is_not_known(void **state)
 {
 	(void)state;
 	assert_int_equal(
-		smd_rdma_rate_read("0.0.0.0:1", "", tree_root, source, sizeof(source)), 0);
+		smd_rdma_rate_read("0.0.0.0:1", "", 0, tree_root, source, sizeof(source)), 0);
 	add_roce();
 	add_port("mlx5_9", "1: CA\n", "Ethernet\n", "4: ACTIVE\n", NULL);
 	add_gid("mlx5_9", 0, "0000:0000:0000:0000:0000:ffff:0a00:0901\n", "RoCE v2\n");
 	assert_int_equal(
-		smd_rdma_rate_read("0.0.0.0:1", "", tree_root, source, sizeof(source)), 0);
+		smd_rdma_rate_read("0.0.0.0:1", "", 0, tree_root, source, sizeof(source)), 0);
 	assert_int_equal(
-		smd_rdma_rate_read("10.0.1.1:1", "", tree_root, source, sizeof(source)), 100000);
+		smd_rdma_rate_read("10.0.1.1:1", "", 0, tree_root, source, sizeof(source)), 100000);
 }
 
 /* Near the ports that lanes take, whatever interface their carriers come by. */
