@@ -203,6 +203,7 @@ static void a_port_that_is_not_in_use_is_not_taken_from_an_old_list(void **state
 	loop->ports[0].device = NULL;
 	script.nports = 0;
 	assert_int_equal(later_offer(link, &error), -ENETDOWN);
+	free(later.end.room);
 	loop->ports_ns = 1;
 	script.nports = 1; /* it is up again */
 	assert_int_equal(later_offer(link, &error), 0);
