@@ -182,11 +182,11 @@ static void lose_in_flight(struct fleet_node *node, struct proxy *proxy,
 	}
 }
 
-/* Whether all nodes have said so. */
+/* Whether all nodes have said so, of each of their loops. */
 static bool all_say(struct fleet_node *node, const char *text)
 {
 	bool all[NODES];
-	bool mine = logbook_has(NCCL_LOG_WARN, text);
+	bool mine = logbook_count(NCCL_LOG_WARN, text) >= atoi(getenv("SUMMAND_NCCL_LOOPS"));
 
 	fleet_gather(node, &mine, sizeof(mine), all);
 	return all[0] && all[1] && all[2];
@@ -204,6 +204,8 @@ static void lose_two_and_regain_one(struct fleet_node *node)
 	collnet_find(&collnet, library, COLLNET_NEWEST);
 	proxy_open(&proxy, &collnet, node, &shape);
 	lose_in_flight(node, &proxy, &servers, 1, 2);
+	logbook_clear(); /* so that it has room for what is waited for */
+	fleet_barrier(node);
 	if (node->rank == 0) {
 		servers_restart(&servers, 1);
 	}

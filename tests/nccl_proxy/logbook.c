@@ -41,16 +41,21 @@ void logbook_write(enum nccl_log_level level, unsigned long subsystems, const ch
 	va_end(args);
 }
 
-bool logbook_has(enum nccl_log_level level, const char *text)
+int logbook_count(enum nccl_log_level level, const char *text)
 {
-	bool found = false;
+	int n = 0;
 
 	pthread_mutex_lock(&lock);
-	for (unsigned i = 0; i < nlines && !found; i++) {
-		found = lines[i].level == level && strstr(lines[i].text, text);
+	for (unsigned i = 0; i < nlines; i++) {
+		n += lines[i].level == level && strstr(lines[i].text, text);
 	}
 	pthread_mutex_unlock(&lock);
-	return found;
+	return n;
+}
+
+bool logbook_has(enum nccl_log_level level, const char *text)
+{
+	return logbook_count(level, text) > 0;
 }
 
 void logbook_clear(void)

@@ -14,6 +14,8 @@ void logbook_write(enum nccl_log_level level, unsigned long subsystems, const ch
 
 /* Whether a line of this level has `text` in it. */
 bool logbook_has(enum nccl_log_level level, const char *text);
+/* How many have. */
+int logbook_count(enum nccl_log_level level, const char *text);
 
 void logbook_clear(void);
 
