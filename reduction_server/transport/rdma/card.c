@@ -262,18 +262,13 @@ static bool ports_are_old(const struct rdma_loop *loop)
 }
 
 /* What is known of a port whose card is open is taken for true, however old, as the card tells of
- * changes; of the others, and that there is none, only what is fresh. Where one has failed just now the
- * others are taken as they are: it would be among them again. NULL: there is none. */
-static struct smd_verbs_port *ports_choose(
-	struct rdma_loop *loop, const struct smd_rdma_wish *wish, bool one_failed)
+ * changes; of the others, and that there is none, only what is fresh. */
+static bool ports_will_do(const struct rdma_loop *loop, const struct smd_rdma_wish *wish)
 {
-	const struct smd_verbs_port *port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
+	const struct smd_verbs_port *port =
+		loop->ports_ns ? smd_rdma_port_choose(loop->ports, loop->nports, wish) : NULL;
 
-	if ((!port || !port->device) && !one_failed && ports_are_old(loop)) {
-		(void)smd_rdma_ports_read(loop);
-		port = smd_rdma_port_choose(loop->ports, loop->nports, wish);
-	}
-	return port ? &loop->ports[port - loop->ports] : NULL;
+	return port && port->device;
 }
 
 /* Lanes are on other devices, until ports are looked at again. */
@@ -307,11 +302,13 @@ static int card_explain(
 		wish->other && wish->other->ethernet ? "RoCE" : "InfiniBand");
 }
 
-static int ports_know(struct rdma_loop *loop, struct smd_error *error)
+static int ports_know(
+	struct rdma_loop *loop, const struct smd_rdma_wish *wish, struct smd_error *error)
 {
 	int ret = 0;
 
-	if (loop->ports_ns == 0 || (ports_are_old(loop) && !smd_rdma_ports_read_later(loop))) {
+	if (ports_are_old(loop) &&
+		!(ports_will_do(loop, wish) && smd_rdma_ports_read_later(loop))) {
 		ret = smd_rdma_ports_read(loop);
 	}
 	if (ret == -EPROTONOSUPPORT) {
@@ -343,15 +340,15 @@ static int card_give_up(
 int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
 	struct smd_verbs_port *out, struct smd_error *error)
 {
-	struct smd_verbs_port *port;
+	const struct smd_verbs_port *port;
 	int failed = 0;
-	int ret = ports_know(loop, error);
+	int ret = ports_know(loop, wish, error);
 
 	if (ret) {
 		return ret;
 	}
-	while ((port = ports_choose(loop, wish, failed != 0))) {
-		failed = card_of_port(loop, port);
+	while ((port = smd_rdma_port_choose(loop->ports, loop->nports, wish))) {
+		failed = card_of_port(loop, &loop->ports[port - loop->ports]);
 		*out = *port;
 		if (failed == 0) {
 			return 0;
