@@ -173,7 +173,7 @@ void liveness_begins(int rank)
 	for (unsigned i = 0; i < world.nservers; i++) {
 		const struct simulated_server *server = world.servers[i];
 
-		if (server->stopped && server->index < context->ntargets &&
+		if (server && server->stopped && server->index < context->ntargets &&
 			!context->targets[server->index].lost) {
 			settled_ns = longer(
 				settled_ns, virtual_now_ns() + find_silence() + find_change());
