@@ -188,8 +188,8 @@ static uint64_t draw_attempt(const struct smd_comm *comm)
 		       : smd_hash(SMD_HASH_SEED, now, sizeof(now));
 }
 
-static int comm_create(struct smd_context *context, const char *group, int nranks, int rank,
-	struct smd_comm **out, struct smd_error *error)
+static int comm_create(struct smd_context *context, bool spare, const char *group, int nranks,
+	int rank, struct smd_comm **out, struct smd_error *error)
 {
 	struct smd_comm *comm;
 	int ret = smd_comm_make(context, group, (uint16_t)nranks, (uint16_t)rank, &comm, error);
@@ -198,6 +198,7 @@ static int comm_create(struct smd_context *context, const char *group, int nrank
 		return ret;
 	}
 	comm->attempt = draw_attempt(comm);
+	comm->spare = spare;
 	comm->base.receiver.ops = &smd_group_receiver;
 	comm->settle = smd_settle;
 	comm->pump = comm_pump;
@@ -308,8 +309,8 @@ static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_e
 	return ret;
 }
 
-int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, const char *group,
-	int nranks, int rank, struct smd_comm **out)
+int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, bool spare,
+	const char *group, int nranks, int rank, struct smd_comm **out)
 {
 	struct smd_error error = {""};
 	struct smd_comm *comm;
@@ -321,7 +322,7 @@ int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, cons
 	}
 	ret = comm_check_arguments(group, nranks, rank, &error);
 	if (ret == 0) {
-		ret = comm_create(context, group, nranks, rank, &comm, &error);
+		ret = comm_create(context, spare, group, nranks, rank, &comm, &error);
 	}
 	if (ret) {
 		return smd_error_remember(ret, &error);
@@ -341,7 +342,8 @@ int smd_comm_create(smd_context *context, const char *group, int nranks, int ran
 
 	return ret ? ret
 		   : smd_comm_create_within(
-			     context, context->config.connect_timeout_s, group, nranks, rank, out);
+			     context, context->config.connect_timeout_s, false, group, nranks,
+			     rank, out);
 }
 
 static bool comm_left(const void *arg)

@@ -19,9 +19,13 @@
 
 #include "worker/libsummand/comm.h"
 
-/* smd_comm_create() with a time-out of its own. */
-int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, const char *group,
-	int nranks, int rank, struct smd_comm **out);
+/*
+ * smd_comm_create() with a time-out of its own. One that is to spare is refused where less than a
+ * third of the job's memory would be left to others (engine.md, "Credits"); all ranks must say so
+ * alike.
+ */
+int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, bool spare,
+	const char *group, int nranks, int rank, struct smd_comm **out);
 
 /* On the owner: an operation begins, its chunks get their numbers, and those that may go now go. */
 void smd_group_start(struct smd_request *request);

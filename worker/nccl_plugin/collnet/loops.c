@@ -2,9 +2,7 @@
 #include "worker/nccl_plugin/collnet/loops.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <sched.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,9 +15,6 @@
 
 #define PROCESSORS_EACH 4
 #define UNASKED_MAX     4u
-/* Servers' buffers for loops beyond the first: 128 MiB of each thread's memory. */
-#define MORE_BUFFERS    256u
-#define HEADS_MAX       8u /* communicators of one of NCCL's: a GPU of each node is in each */
 /* Below, the change of threads is reckoned to cost more than it gains. */
 #define LARGE_BYTES     ((size_t)128 << 10)
 
@@ -54,45 +49,6 @@ int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *er
 	return 0;
 }
 
-/* ---- the servers' memory ---- */
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static unsigned more_buffers; /* of all of this process's loops beyond the first of each communicator */
-
-/*
- * A server that has no memory for the first loop of a later communicator takes CollNet from it, on all nodes; so there
- * is a limit to what the other loops may reserve. The processes of a node's other GPUs have as many
- * communicators, which this one does not see: one for each network card, where there are several.
- */
-static unsigned more_buffers_max(void)
-{
-	const char *text = getenv(SMD_LOOPS_VARIABLE);
-
-	return text && *text ? MORE_BUFFERS
-			     : MORE_BUFFERS / least((unsigned)smd_nccl_devices(), HEADS_MAX);
-}
-
-/* What a server reserves for one more group of so many nodes (specs/design/engine.md, "Credits"). */
-static bool more_take(unsigned nodes)
-{
-	bool room;
-
-	pthread_mutex_lock(&lock);
-	room = more_buffers + nodes + 1 <= more_buffers_max();
-	more_buffers += room ? nodes + 1 : 0;
-	pthread_mutex_unlock(&lock);
-	return room;
-}
-
-static void more_give(unsigned nodes)
-{
-	pthread_mutex_lock(&lock);
-	more_buffers -= nodes + 1;
-	pthread_mutex_unlock(&lock);
-}
-
-/* ---- making them ---- */
-
 /* Rounded up: a moment after it began all of the time is left. */
 static unsigned seconds_until(uint64_t until_ns)
 {
@@ -111,20 +67,13 @@ static unsigned whole_seconds_until(uint64_t until_ns)
 static int loops_hold_one(struct smd_loops *loops, const struct smd_nccl_device *device,
 	unsigned left_s, struct smd_error *error)
 {
-	bool more = loops->held > 0;
 	int ret;
 
 	if (left_s == 0) {
 		return smd_error_set(error, ETIMEDOUT, "no time is left");
 	}
-	if (more && !more_take(loops->nodes)) {
-		return smd_error_set(error, ENOSPC, "servers keep memory for other communicators");
-	}
 	ret = smd_shared_context_get(
 		device, loops->held, left_s, &loops->each[loops->held].shared, error);
-	if (ret && more) {
-		more_give(loops->nodes);
-	}
 	loops->held += ret == 0;
 	return ret;
 }
@@ -174,7 +123,8 @@ int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, u
 			snprintf(name, sizeof(name), "%s", group);
 		}
 		ret = smd_comm_create_within(smd_shared_context_get_context(loops->each[i].shared),
-			left_s, name, (int)loops->nodes, (int)node, &loops->each[i].comm);
+			left_s, i > 0, name, (int)loops->nodes, (int)node,
+			&loops->each[i].comm); /* not at the cost of others' first ones */
 		if (ret && i) { /* servers may have memory for fewer groups */
 			smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
 				"CollNet: %u loops, and not %u: %s", i, count, smd_error_message());
@@ -195,9 +145,6 @@ void smd_loops_keep(struct smd_loops *loops, unsigned count)
 		smd_comm_destroy(loops->each[last].comm);
 		loops->each[last].comm = NULL;
 		smd_shared_context_put(loops->each[last].shared);
-		if (last) {
-			more_give(loops->nodes);
-		}
 	}
 	loops->count = loops->count < count ? loops->count : count;
 }
