@@ -165,7 +165,9 @@ static uint32_t read_bandwidth(const struct smd_server_options *options,
 	for (unsigned i = 0; !mbps && i < SMD_TRANSPORTS_MAX && config->transports[i].ops; i++) {
 		const struct smd_transport_ops *ops = config->transports[i].ops;
 
-		mbps = ops->rate ? ops->rate(options->listen, source, SMD_BANDWIDTH_SOURCE_MAX) : 0;
+		mbps = ops->rate ? ops->rate(options->listen, (unsigned)options->threads, source,
+					   SMD_BANDWIDTH_SOURCE_MAX)
+				 : 0;
 	}
 	return mbps ? mbps : smd_bandwidth_read(options->listen, "", source);
 }

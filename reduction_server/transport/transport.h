@@ -189,10 +189,10 @@ struct smd_transport_ops {
 	/* Whether such lanes can be made here, by who listens at or connects to that address: 0, or
 	 * -errno with a text; -ENODEV: by nobody; -EXDEV: they are for other addresses. */
 	int (*check)(const char *address, struct smd_error *error);
-	/* What the devices carry by which lanes reach who listens at these addresses, in Mbit/s; 0:
-	 * not known. `source` is a phrase for the log. NULL operation: as their network interfaces
+	/* What the devices carry by which lanes reach who listens at these addresses with so many
+	 * shards (0: that is not known), in Mbit/s; 0: not known. `source` is a phrase for the log. NULL operation: as their network interfaces
 	 * (bandwidth.h). */
-	uint32_t (*rate)(const char *addresses, char *source, size_t size);
+	uint32_t (*rate)(const char *addresses, unsigned shards, char *source, size_t size);
 	/* The NUMA node that those devices are on; -1: they are on several, or it is not known. False:
 	 * there are none. NULL operation: as their network interfaces' (locality.h). */
 	bool (*node)(const char *addresses, int *node);

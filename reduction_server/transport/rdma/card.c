@@ -10,7 +10,6 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 
-#define FRESH_NS SMD_SECOND_NS /* so long what is known of ports counts as true */
 
 struct rdma_card {
 	struct rdma_loop *loop;
@@ -233,6 +232,19 @@ static int card_open(struct rdma_loop *loop, const char *name, struct rdma_card 
 	return 0;
 }
 
+int smd_rdma_port_ask(struct smd_verbs_port *port, struct ibv_context *device)
+{
+	struct smd_verbs_limits limits;
+	int ret = smd_verbs_query(device, port->number, &limits);
+
+	if (ret == 0) {
+		port->device = device;
+		port->mtu = limits.mtu;
+		port->routed = limits.routed;
+	}
+	return ret;
+}
+
 /* The device of a port, which is opened if it is not yet. Once, until ports are read anew: lanes are
  * at work meanwhile, and where there is no connection manager or no IP address asking does not help. */
 static int card_of_port(struct rdma_loop *loop, struct smd_verbs_port *port)
@@ -254,21 +266,6 @@ static int card_of_port(struct rdma_loop *loop, struct smd_verbs_port *port)
 		card_watch_removal(card, port);
 	}
 	return ret;
-}
-
-static bool ports_are_old(const struct rdma_loop *loop)
-{
-	return loop->ports_ns == 0 || smd_clock_ns() - loop->ports_ns > FRESH_NS;
-}
-
-/* What is known of a port whose card is open is taken for true, however old, as the card tells of
- * changes; of the others, and that there is none, only what is fresh. */
-static bool ports_will_do(const struct rdma_loop *loop, const struct smd_rdma_wish *wish)
-{
-	const struct smd_verbs_port *port =
-		loop->ports_ns ? smd_rdma_port_choose(loop->ports, loop->nports, wish) : NULL;
-
-	return port && port->device;
 }
 
 /* Lanes are on other devices, until ports are looked at again. */
@@ -302,29 +299,6 @@ static int card_explain(
 		wish->other && wish->other->ethernet ? "RoCE" : "InfiniBand");
 }
 
-static int ports_know(
-	struct rdma_loop *loop, const struct smd_rdma_wish *wish, struct smd_error *error)
-{
-	int ret = 0;
-
-	if (ports_are_old(loop) &&
-		!(ports_will_do(loop, wish) && smd_rdma_ports_read_later(loop))) {
-		ret = smd_rdma_ports_read(loop);
-	}
-	if (ret == -EPROTONOSUPPORT) {
-		return smd_error_set(error, EPROTONOSUPPORT,
-			"no RDMA device is InfiniBand or RoCE (iWARP's have no immediate data, EFA's no "
-			"reliable connections)");
-	}
-	if (ret == -EACCES) {
-		return smd_error_set(error, ENETUNREACH,
-			"no RDMA device can be used: /dev/infiniband/uverbs* must be there, and "
-			"let this process read and write");
-	}
-	return ret ? smd_error_set(error, -ret, "rdma: cannot list the devices: %s", strerror(-ret))
-		   : 0;
-}
-
 /* None could be opened, this one for that reason. What passes is told as it is, and what does not must
  * not be taken for want of any device (ENODEV), nor for the other end's word (EACCES). */
 static int card_give_up(
@@ -342,11 +316,7 @@ int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wis
 {
 	const struct smd_verbs_port *port;
 	int failed = 0;
-	int ret = ports_know(loop, wish, error);
 
-	if (ret) {
-		return ret;
-	}
 	while ((port = smd_rdma_port_choose(loop->ports, loop->nports, wish))) {
 		failed = card_of_port(loop, &loop->ports[port - loop->ports]);
 		*out = *port;

@@ -11,7 +11,7 @@
 #include "reduction_server/transport/rdma/device.h"
 #include "reduction_server/transport/rdma/port.h"
 
-/* The port for such a lane. 0, or -errno with a text: -ENODEV where there is no device. */
+/* The port for such a lane, of those that are known (listing.h). 0, or -errno with a text. */
 int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
 	struct smd_verbs_port *out, struct smd_error *error);
 
@@ -24,13 +24,6 @@ void smd_rdma_cards_release(struct rdma_loop *loop);
 /* All of them, at the loop's end. */
 void smd_rdma_cards_close(struct rdma_loop *loop);
 
-/* ---- listing.c: which ports there are ---- */
-
-/* Reads them, none of which has been asked yet. 0 or -errno. */
-int smd_rdma_ports_read(struct rdma_loop *loop);
-/* The same by the loop's maker, for the lanes that come afterwards; ports of open cards are asked, too.
- * False: it cannot be. */
-bool smd_rdma_ports_read_later(struct rdma_loop *loop);
 /* The port is asked what a lane must know of it, by its device, which it has then. 0 or -errno. Any
  * thread. */
 int smd_rdma_port_ask(struct smd_verbs_port *port, struct ibv_context *device);

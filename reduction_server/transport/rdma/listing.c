@@ -2,6 +2,8 @@
  * Reads which ports there are: at once for who cannot go on without, else by the loop's maker. A host
  * with 8 cards has some 2,000 files for that, and other lanes are at work meanwhile.
  */
+#include "reduction_server/transport/rdma/listing.h"
+
 #include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #include "reduction_server/transport/rdma/maker.h"
 
 #define PORTS_MOST 256 /* addresses that are looked at */
+#define FRESH_NS   SMD_SECOND_NS /* so long what is known of ports counts as true */
 
 /* With the maker. */
 struct rdma_listing {
@@ -31,7 +34,7 @@ static void loop_take(struct rdma_loop *loop, int found)
 	loop->ports_ns = found < 0 ? 0 : smd_clock_ns();
 }
 
-int smd_rdma_ports_read(struct rdma_loop *loop)
+static int ports_read(struct rdma_loop *loop)
 {
 	int found;
 
@@ -41,19 +44,6 @@ int smd_rdma_ports_read(struct rdma_loop *loop)
 	found = loop->ports ? smd_verbs_ports("", loop->ports, PORTS_MOST) : -ENOMEM;
 	loop_take(loop, found);
 	return found < 0 ? found : 0;
-}
-
-int smd_rdma_port_ask(struct smd_verbs_port *port, struct ibv_context *device)
-{
-	struct smd_verbs_limits limits;
-	int ret = smd_verbs_query(device, port->number, &limits);
-
-	if (ret == 0) {
-		port->device = device;
-		port->mtu = limits.mtu;
-		port->routed = limits.routed;
-	}
-	return ret;
 }
 
 /* ---- by the maker ---- */
@@ -151,7 +141,7 @@ static struct rdma_listing *listing_create(struct rdma_loop *loop)
 	return listing;
 }
 
-bool smd_rdma_ports_read_later(struct rdma_loop *loop)
+static bool ports_read_later(struct rdma_loop *loop)
 {
 	if (!loop->maker) {
 		return false;
@@ -166,4 +156,52 @@ bool smd_rdma_ports_read_later(struct rdma_loop *loop)
 		smd_rdma_maker_give(loop->maker, &loop->listing->job);
 	}
 	return true;
+}
+
+/* ---- for lanes ---- */
+
+static bool ports_are_old(const struct rdma_loop *loop)
+{
+	return loop->ports_ns == 0 || smd_clock_ns() - loop->ports_ns > FRESH_NS;
+}
+
+/* What is known of a port whose card is open is taken for true, however old, as the card tells of
+ * changes; of the others, and that there is none, only what is fresh. */
+static bool ports_will_do(const struct rdma_loop *loop, const struct smd_rdma_wish *wish)
+{
+	const struct smd_verbs_port *port =
+		loop->ports_ns ? smd_rdma_port_choose(loop->ports, loop->nports, wish) : NULL;
+
+	return port && port->device;
+}
+
+static int ports_know(
+	struct rdma_loop *loop, const struct smd_rdma_wish *wish, struct smd_error *error)
+{
+	int ret = 0;
+
+	if (ports_are_old(loop) &&
+		!(ports_will_do(loop, wish) && ports_read_later(loop))) {
+		ret = ports_read(loop);
+	}
+	if (ret == -EPROTONOSUPPORT) {
+		return smd_error_set(error, EPROTONOSUPPORT,
+			"no RDMA device is InfiniBand or RoCE (iWARP's have no immediate data, EFA's no "
+			"reliable connections)");
+	}
+	if (ret == -EACCES) {
+		return smd_error_set(error, ENETUNREACH,
+			"no RDMA device can be used: /dev/infiniband/uverbs* must be there, and "
+			"let this process read and write");
+	}
+	return ret ? smd_error_set(error, -ret, "rdma: cannot list the devices: %s", strerror(-ret))
+		   : 0;
+}
+
+int smd_rdma_listing_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
+	struct smd_verbs_port *out, struct smd_error *error)
+{
+	int ret = ports_know(loop, wish, error);
+
+	return ret ? ret : smd_rdma_card_choose(loop, wish, out, error);
 }

@@ -15,7 +15,7 @@
 #include <sys/random.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/transport/rdma/card.h"
+#include "reduction_server/transport/rdma/listing.h"
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
 
@@ -170,7 +170,7 @@ static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carri
 		return smd_error_set(error, EADDRNOTAVAIL,
 			"rdma: loopback is not an address of an RDMA device");
 	}
-	return smd_rdma_card_choose(lane->loop, &wish, &lane->path.port, error);
+	return smd_rdma_listing_choose(lane->loop, &wish, &lane->path.port, error);
 }
 
 static int lane_begin_patience(struct rdma_lane *lane, struct smd_error *error)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/base/log.h"
-#include "reduction_server/transport/rdma/card.h"
+#include "reduction_server/transport/rdma/listing.h"
 #include "reduction_server/transport/rdma/rdma.h"
 
 static int prepare_device(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
@@ -14,7 +14,7 @@ static int prepare_device(struct rdma_loop *loop, const struct smd_rdma_wish *wi
 {
 	struct rdma_device *device;
 	struct smd_verbs_port port;
-	int ret = smd_rdma_card_choose(loop, wish, &port, error);
+	int ret = smd_rdma_listing_choose(loop, wish, &port, error);
 
 	if (ret == 0) {
 		ret = smd_rdma_device_get(loop, port.device, port.number, 0, &device, error);

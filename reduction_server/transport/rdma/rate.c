@@ -99,13 +99,14 @@ uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, unsigned
 	return sum;
 }
 
-uint32_t smd_rdma_rate(const char *addresses, char *source, size_t size)
+uint32_t smd_rdma_rate(const char *addresses, unsigned shards, char *source, size_t size)
 {
 	struct smd_rdma_settings settings;
 
 	return smd_rdma_settings_read(&settings, NULL)
 		       ? 0
-		       : smd_rdma_rate_read(addresses, settings.devices, 0, "", source, size);
+		       : smd_rdma_rate_read(
+				 addresses, settings.devices, shards, "", source, size);
 }
 
 bool smd_rdma_node_read(const char *addresses, const char *devices, const char *root, int *node)

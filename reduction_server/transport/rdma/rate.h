@@ -16,7 +16,7 @@ uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, unsigned
 	const char *root, char *source, size_t size);
 
 /* The same with what the environment says. */
-uint32_t smd_rdma_rate(const char *addresses, char *source, size_t size);
+uint32_t smd_rdma_rate(const char *addresses, unsigned shards, char *source, size_t size);
 
 /* The NUMA node of these ports' devices; -1: they are on several, or do not say. False: there are no
  * such ports. */
