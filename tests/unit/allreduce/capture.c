@@ -1,6 +1,7 @@
 /* Keeps standard error in memory. */
 #include "tests/unit/allreduce/capture.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +42,9 @@ void capture_begin(void)
 	setenv("SUMMAND_LOG", "debug", 1);
 	kept = memfd_create("stderr", MFD_CLOEXEC);
 	shown = dup(STDERR_FILENO);
-	if (kept < 0 || shown < 0 || dup2(kept, STDERR_FILENO) < 0) {
+	/* A memfd has no lock on its position: of two threads' lines at once one would be lost. */
+	if (kept < 0 || shown < 0 || fcntl(kept, F_SETFL, O_APPEND) < 0 ||
+		dup2(kept, STDERR_FILENO) < 0) {
 		abort();
 	}
 	signal(SIGABRT, on_abort);
