@@ -250,12 +250,6 @@ static int made_on_header(
 		smd_frame_kind_name(frame->kind));
 }
 
-/* As where hundreds of workers start at once, and a card has much to do. */
-static bool passes(int err)
-{
-	return err == -ETIMEDOUT || err == -EAGAIN || err == -EBUSY || err == -EIO;
-}
-
 static void pairing_offer(struct smd_pairing *pairing);
 
 /* Before there is an offer the worker has heard nothing: it is offered another one, where what is in the
@@ -263,7 +257,7 @@ static void pairing_offer(struct smd_pairing *pairing);
 static void pairing_not_made(struct smd_pairing *pairing, int err, const char *reason)
 {
 	pairing->made = NULL;
-	if (passes(err) && !pairing->repeated) {
+	if (smd_transport_error_passes(err) && !pairing->repeated) {
 		pairing->repeated = true;
 		smd_log_peer(SMD_LOG_INFO, pairing->pairer->name, pairing->handshake.hello.job,
 			"lane of %s: tries %s again: %s", pairing->handshake.hello.replica,

@@ -34,6 +34,7 @@
 #ifndef SMD_TRANSPORT_TRANSPORT_H
 #define SMD_TRANSPORT_TRANSPORT_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -190,8 +191,8 @@ struct smd_transport_ops {
 	 * -errno with a text; -ENODEV: by nobody; -EXDEV: they are for other addresses. */
 	int (*check)(const char *address, struct smd_error *error);
 	/* What the devices carry by which lanes reach who listens at these addresses with so many
-	 * shards (0: that is not known), in Mbit/s; 0: not known. `source` is a phrase for the log. NULL operation: as their network interfaces
-	 * (bandwidth.h). */
+	 * shards (0: that is not known), in Mbit/s; 0: not known. `source` is a phrase for the log.
+	 * NULL operation: as their network interfaces (bandwidth.h). */
 	uint32_t (*rate)(const char *addresses, unsigned shards, char *source, size_t size);
 	/* The NUMA node that those devices are on; -1: they are on several, or it is not known. False:
 	 * there are none. NULL operation: as their network interfaces' (locality.h). */
@@ -400,6 +401,13 @@ const struct smd_transport_ops *smd_transport_find(const char *name);
  */
 unsigned smd_transport_select(
 	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX]);
+
+/* Whether what kept a lane from being made may be over the next time: a message lost on its way, or a card that
+ * has much to do where hundreds of workers start at once. */
+static inline bool smd_transport_error_passes(int err)
+{
+	return err == -ETIMEDOUT || err == -EAGAIN || err == -EBUSY || err == -EIO;
+}
 
 /* Before a loop is freed; smd_loop_free() calls it. What closed lanes have still to say has up to
  * 0.1 s from their close. Not inside a callback of the loop's. */

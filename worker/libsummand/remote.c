@@ -67,19 +67,13 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	}
 }
 
-/* What was lost on the way once may arrive the next time, and a card that has much to do when all start
- * may do it: a lane that goes another way stays there for as long as it lasts. */
-static bool passes(int err)
-{
-	return err == -ETIMEDOUT || err == -EAGAIN || err == -EBUSY || err == -EIO;
-}
-
+/* A lane that goes another way stays there for as long as it lasts. */
 static bool remote_repeats(struct smd_remote *remote, int err, const char *reason)
 {
 	const struct smd_transport_ops *ops = remote->owner->config->transports[remote->transport];
 	char server[160];
 
-	if (!passes(err) || smd_remote_connects_over(remote) == ops || remote->repeated) {
+	if (!smd_transport_error_passes(err) || smd_remote_connects_over(remote) == ops || remote->repeated) {
 		return false;
 	}
 	remote->repeated = true;

@@ -10,7 +10,6 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 
-
 struct rdma_card {
 	struct rdma_loop *loop;
 	struct ibv_context *context;
@@ -304,11 +303,9 @@ static int card_explain(
 static int card_give_up(
 	struct rdma_loop *loop, const char *name, int err, struct smd_error *error)
 {
-	bool passes = err == -EAGAIN || err == -EBUSY || err == -EIO;
-
 	loop->ports_ns = 0; /* the next lane looks for them again */
-	return smd_error_set(error, passes ? -err : ENETUNREACH, "rdma: cannot open %s: %s", name,
-		strerror(-err));
+	return smd_error_set(error, smd_transport_error_passes(err) ? -err : ENETUNREACH,
+		"rdma: cannot open %s: %s", name, strerror(-err));
 }
 
 int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,

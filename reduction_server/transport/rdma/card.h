@@ -15,10 +15,11 @@
 int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wish,
 	struct smd_verbs_port *out, struct smd_error *error);
 
-/* A lane has gone from it. Where nothing uses it any more it is closed, if it was opened here and has been removed. */
+/* A lane has gone from it. Where nothing uses it any more it is closed, if it was opened here and has been
+ * removed. */
 void smd_rdma_card_release(struct rdma_loop *loop, struct ibv_context *context);
 
-/* Nor any that was opened here: the same of all. */
+/* The same of all that were opened here. */
 void smd_rdma_cards_release(struct rdma_loop *loop);
 
 /* All of them, at the loop's end. */

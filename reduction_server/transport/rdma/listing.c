@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/transport/rdma/card.h"
 #include "reduction_server/transport/rdma/maker.h"
 
 #define PORTS_MOST 256 /* addresses that are looked at */

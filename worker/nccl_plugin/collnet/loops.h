@@ -37,14 +37,14 @@ struct smd_loops {
 int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error);
 
 /*
- * Has the contexts of so many loops over the device, or fewer if no more can be had in time, or if this process's
- * communicators have as many more than one each as servers should keep memory for; and one where cards or shared
- * memory move the bytes. 0, or -errno with a text if there is none.
+ * Has the contexts of so many loops over the device, or fewer if no more can be had in time, and one where cards or
+ * shared memory move the bytes. 0, or -errno with a text if there is none.
  */
 int smd_loops_hold(struct smd_loops *loops, const struct smd_nccl_device *device, unsigned timeout_s,
 	struct smd_error *error);
 
-/* Joins the group by the first `count` of them, or by fewer: loops->count. 0, or -errno with a text if by none. */
+/* Joins the group by the first `count` of them, or by fewer, as servers may refuse all but the first where memory is
+ * short: loops->count. 0, or -errno with a text if by none. */
 int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, unsigned node,
 	unsigned timeout_s, struct smd_error *error);
 
