@@ -13,11 +13,14 @@
 #define EARLY         0.8 /* the first one's time to the mean: it is always that one's turn to get more */
 #define FAR           0.3  /* when verdicts in a row on the same shard say that much more in all */
 #define STEP_POWER    0.75 /* of what would be right if others stayed as they are */
-#define STEP_MOST     1.41 /* what a weight changes by: to another, by twice that at most */
+#define STEP_MOST     1.41 /* what a weight changes by: to another, by twice that at most, */
+#define STEP_LEAST    1.05 /* and where steps go to and fro, by less and less, down to this */
+#define NEAR          1.5  /* the last one's time to another's: less is looked at with care */
 #define STEPS_MOST    8u   /* at once, and then one for each */
 #define STEP_EVERY_NS (10 * SMD_SECOND_NS)
 #define GAP_NS        (SMD_SECOND_NS * 3 / 10) /* between two */
 #define KEPT          0.5                      /* of what was promised, or the step is taken back */
+#define SAVED         0.1 /* of the time, by one that went too far, or it is too */
 #define PAUSE_NS      (2 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (60 * SMD_SECOND_NS)
 
@@ -31,12 +34,14 @@ int smd_balance_create(
 		.steps_at_ns = now_ns,
 		.next_ns = now_ns,
 		.pause_ns = PAUSE_NS,
+		.most = STEP_MOST,
 	};
 	if (!balance->shards) {
 		return -ENOMEM;
 	}
 	for (unsigned s = 0; s < nshards; s++) {
 		balance->shards[s].weight = weights[s];
+		balance->shards[s].before = weights[s];
 	}
 	return 0;
 }
@@ -118,6 +123,16 @@ struct finish {
 	unsigned early;
 };
 
+static double sum_weights(const struct smd_balance *balance)
+{
+	double sum = 0;
+
+	for (unsigned s = 0; s < balance->nshards; s++) {
+		sum += balance->shards[s].weight;
+	}
+	return sum;
+}
+
 static struct finish finish_of(const struct smd_balance *balance, bool wanted)
 {
 	struct finish finish = {.surely_first = INFINITY};
@@ -169,19 +184,49 @@ static uint32_t limit_weight(double weight)
 	return (uint32_t)lround(fmin(fmax(weight, 1), UINT32_MAX / 4));
 }
 
-/* Less than what would be right now: what a shard takes changes with the others' shares too. */
-static void plan_step(struct smd_balance *balance, double mean)
+/* The last step gave it more. */
+static bool has_more(const struct smd_balance *balance, unsigned shard)
 {
-	double sum = 0;
+	return balance->shards[shard].weight > balance->shards[shard].before;
+}
+
+/* A shard that rests until the others are done seems faster than it is, as its link may carry at
+ * once what it has saved: so a step may go too far, and the next one, back, half as far. */
+static double limit_step(const struct smd_balance *balance, unsigned late, uint64_t now_ns)
+{
+	double most = balance->most;
+
+	if (now_ns - balance->stepped_ns >= STEP_EVERY_NS) {
+		return STEP_MOST;
+	}
+	return has_more(balance, late) ? fmax(sqrt(most), STEP_LEAST)
+				       : fmin(most * most, STEP_MOST);
+}
+
+/* What the shard takes for its share, for a byte through the whole table: where it is not much less
+ * than the last one takes, it is taken for half as much less, as what it is seen to take scatters
+ * most there, and it seems faster than it is. */
+static double careful_time(const struct smd_balance *balance, unsigned shard, double last)
+{
+	double time = balance->shards[shard].weight / sum_weights(balance) *
+		      cost_of(&balance->shards[shard]);
+
+	return time * NEAR > last ? (time + last) / 2 : time;
+}
+
+/* Less than what would be right now: what a shard takes changes with the others' shares too. */
+static void plan_step(struct smd_balance *balance, double last, double most)
+{
+	double mean = 0;
 
 	for (unsigned s = 0; s < balance->nshards; s++) {
-		sum += balance->shards[s].weight;
+		mean += careful_time(balance, s, last) / balance->nshards;
 	}
 	for (unsigned s = 0; s < balance->nshards; s++) {
 		struct smd_balance_shard *shard = &balance->shards[s];
-		double step = pow(mean / (shard->weight / sum * cost_of(shard)), STEP_POWER);
+		double step = pow(mean / careful_time(balance, s, last), STEP_POWER);
 
-		step = fmin(fmax(step, 1 / STEP_MOST), STEP_MOST);
+		step = fmin(fmax(step, 1 / most), most);
 		shard->wanted = limit_weight(shard->weight * step);
 	}
 }
@@ -199,10 +244,14 @@ static void take_back(struct smd_balance *balance, const struct finish *now)
 	}
 }
 
-/* Whether the step that is on trial is to be taken back. */
-static bool has_failed(struct smd_balance *balance, const struct finish *now)
+/* Whether the step that is on trial is to be taken back. Where one that got more is the last one
+ * now, it went too far: then anything that it has saved is kept. */
+static bool has_failed(const struct smd_balance *balance, const struct finish *now)
 {
-	return balance->on_trial && 1 - now->last / balance->cost < KEPT * balance->promised;
+	double least = has_more(balance, now->last_one) ? SAVED : KEPT * balance->promised;
+
+	return balance->on_trial &&
+	       1 - now->last / balance->cost < fmin(least, KEPT * balance->promised);
 }
 
 static bool may_step(struct smd_balance *balance, uint64_t now_ns)
@@ -250,17 +299,20 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 	now = finish_of(balance, false);
 	if (has_failed(balance, &now)) {
 		take_back(balance, &now);
+		balance->wanted_most = balance->most;
 		return true;
 	}
 	if (balance->on_trial) {
 		balance->on_trial = false;
-		balance->pause_ns = PAUSE_NS;
+		balance->pause_ns =
+			balance->pause_ns / 2 > PAUSE_NS ? balance->pause_ns / 2 : PAUSE_NS;
 	}
 	if (!is_uneven(balance, &now)) {
 		smd_balance_forget(balance);
 		return false;
 	}
-	plan_step(balance, now.mean);
+	balance->wanted_most = limit_step(balance, now.last_one, now_ns);
+	plan_step(balance, now.last, balance->wanted_most);
 	then = finish_of(balance, true);
 	balance->cost = now.last;
 	balance->promised = 1 - then.last / now.last;
@@ -271,8 +323,10 @@ void smd_balance_use(struct smd_balance *balance, const uint32_t *weights, unsig
 {
 	for (unsigned s = 0; s < nshards; s++) {
 		balance->shards[s].weight = weights[s];
+		balance->shards[s].before = weights[s];
 	}
 	balance->nshards = nshards;
+	balance->most = STEP_MOST;
 	balance->on_trial = false;
 	balance->stuck_last = 0;
 	forget_verdicts(balance);
@@ -288,6 +342,7 @@ void smd_balance_scale(struct smd_balance *balance, double factor)
 {
 	for (unsigned s = 0; s < balance->nshards; s++) {
 		balance->shards[s].weight = smd_balance_scaled(&balance->shards[s], factor);
+		balance->shards[s].before = balance->shards[s].weight;
 	}
 	balance->on_trial = false;
 	forget_verdicts(balance);
@@ -305,6 +360,8 @@ void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns)
 		shard->weight = shard->wanted;
 	}
 	balance->on_trial = !back;
+	balance->most = balance->wanted_most;
+	balance->stepped_ns = now_ns;
 	forget_verdicts(balance);
 	balance->steps--;
 	balance->next_ns =

@@ -36,6 +36,9 @@ struct smd_balance {
 	unsigned steps;                    /* that may be taken, */
 	uint64_t steps_at_ns;              /* since when there is one more each STEP_EVERY_NS */
 	uint64_t next_ns;                  /* no step before */
+	uint64_t stepped_ns;               /* the last one, */
+	double most;                       /* what a weight could change by in that, */
+	double wanted_most;                /* and may in the one that is wanted */
 	uint64_t pause_ns;                 /* after one that is taken back */
 	struct smd_balance_verdicts late;  /* on one that takes longer, */
 	struct smd_balance_verdicts early; /* or less */
@@ -54,8 +57,8 @@ void smd_balance_destroy(struct smd_balance *balance);
 /* So many bytes of results came from the shard in `ns`, in which it always had something to do. */
 void smd_balance_slice(struct smd_balance *balance, unsigned shard, uint64_t bytes, uint64_t ns);
 
-/* Whether less weight has not helped a shard that is late, since this was last asked: which one, and
- * what it takes for its share to the mean of all. */
+/* Whether less weight has not helped a shard that is late, since this was last asked: which one,
+ * and what it takes for its share to the mean of all. */
 bool smd_balance_is_stuck(struct smd_balance *balance, unsigned *shard, double *last);
 
 /* Whether other weights would be better: shards[].wanted. */
