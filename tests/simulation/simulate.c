@@ -9,7 +9,6 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -27,17 +26,6 @@
 #define PROCESSOR_LIMIT_S 60
 #define REAL_LIMIT_S      600
 #define SHOWN_MOST        20
-
-/* Turns pass from thread to thread: on one processor that is a switch, on several a wake-up. */
-static void stay_on_one_processor(void)
-{
-	cpu_set_t one;
-	int processor = sched_getcpu();
-
-	CPU_ZERO(&one);
-	CPU_SET(processor < 0 ? 0 : processor, &one);
-	(void)sched_setaffinity(0, sizeof(one), &one);
-}
 
 static void limit_time(void)
 {
@@ -127,7 +115,6 @@ int main(int argc, char **argv)
 
 	setenv("SUMMAND_ZERO_BLOCKS", "on", 1); /* so that histories have what only then is said */
 	setvbuf(stdout, NULL, _IOLBF, 0);
-	stay_on_one_processor();
 	for (uint64_t seed = first; seed <= last && wrong < SHOWN_MOST; seed++) {
 		if (!run_history(kind, seed, first == last)) {
 			wrong++;

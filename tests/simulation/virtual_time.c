@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <poll.h>
-#include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,8 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/random.h"
+#include "tests/simulation/fiber.h"
+#include "worker/libsummand/context.h"
 
 #define NEVER         UINT64_MAX
 #define TASKS_MAX     256
@@ -35,10 +36,11 @@ struct task {
 	unsigned process;
 	unsigned weight;
 	bool readable; /* in EPOLL: when it was last looked at */
-	sem_t turn;
-	pthread_t thread;
+	struct fiber fiber;
+	struct smd_error last_error; /* while another task runs */
 	void *(*run)(void *arg);
 	void *arg;
+	void *result;
 };
 
 void (*virtual_on_stuck)(const char *what);
@@ -52,7 +54,7 @@ static uint64_t random_state;
 static bool weighted;
 static bool frozen[VIRTUAL_PROCESSES_MAX];
 static bool written; /* so an epoll may have become readable since all were looked at */
-static _Thread_local struct task *self; /* NULL: not simulated */
+static struct task *self; /* that has the turn; NULL: nothing is simulated */
 
 /* ---- the C library's own ---- */
 
@@ -65,6 +67,7 @@ static struct {
 	ssize_t (*getrandom)(void *buffer, size_t length, unsigned flags);
 	int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
 	int (*join)(pthread_t, void **);
+	pthread_t (*self)(void);
 	int (*lock)(pthread_mutex_t *);
 	int (*trylock)(pthread_mutex_t *);
 	int (*unlock)(pthread_mutex_t *);
@@ -101,6 +104,7 @@ __attribute__((constructor)) static void find_all(void)
 	FIND(getrandom, "getrandom");
 	FIND(create, "pthread_create");
 	FIND(join, "pthread_join");
+	FIND(self, "pthread_self");
 	FIND(lock, "pthread_mutex_lock");
 	FIND(trylock, "pthread_mutex_trylock");
 	FIND(unlock, "pthread_mutex_unlock");
@@ -215,6 +219,17 @@ static void pass_time(void)
 	now_ns = next;
 }
 
+/* The library's last error is of a thread, so each task has its own. */
+static void switch_to(struct task *next)
+{
+	struct task *me = self;
+
+	snprintf(me->last_error.text, sizeof(me->last_error.text), "%s", smd_error_message());
+	self = next;
+	fiber_switch(&me->fiber, &next->fiber);
+	smd_error_remember(-EINVAL, &me->last_error);
+}
+
 /* Gives the turn to a task that can go on, which may be this one; returns when it is this one's
  * again. */
 static void give_turn(void)
@@ -234,12 +249,7 @@ static void give_turn(void)
 	next = choose(ready, n);
 	next->wait = next->wait == OVER ? OVER : RUNS;
 	if (next != self) {
-		struct task *me = self;
-		bool over = me->wait == OVER;
-
-		sem_post(&next->turn);
-		while (!over && sem_wait(&me->turn) != 0) {
-		}
+		switch_to(next);
 	}
 }
 
@@ -266,7 +276,6 @@ static struct task *task_create(unsigned process, void *(*run)(void *arg), void 
 		.run = run,
 		.arg = arg,
 	};
-	sem_init(&task->turn, 0, 0);
 	ntasks++;
 	return task;
 }
@@ -278,7 +287,6 @@ void virtual_begin(uint64_t seed, uint64_t limit_ns)
 	limit = now_ns + limit_ns;
 	weighted = virtual_draw(2);
 	self = task_create(0, NULL, NULL);
-	self->thread = pthread_self();
 }
 
 void virtual_allow_until(uint64_t ns)
@@ -313,76 +321,81 @@ void virtual_freeze(unsigned process, bool freeze)
 
 /* ---- threads ---- */
 
-static void *task_main(void *arg)
+static void task_main(void)
 {
-	struct task *task = arg;
-	void *result;
+	struct task *task = self;
 
-	while (sem_wait(&task->turn) != 0) {
-	}
-	self = task;
-	result = task->run(task->arg);
+	smd_error_remember(-EINVAL, &task->last_error);
+	task->result = task->run(task->arg);
 	task->wait = OVER;
 	for (unsigned i = 0; i < ntasks; i++) {
 		if (tasks[i].wait == JOIN && tasks[i].awaited == task) {
 			tasks[i].wait = RUNS;
 		}
 	}
-	give_turn();
-	self = NULL;
-	return result;
+	give_turn(); /* which it never gets again */
 }
 
-static int task_start(struct task *task, const pthread_attr_t *attributes)
+static int task_start(struct task *task)
 {
-	int ret = real.create(&task->thread, attributes, task_main, task);
+	int ret = fiber_create(&task->fiber, task_main);
 
 	if (ret) {
 		task->wait = OVER;
 	}
-	return ret;
+	return -ret;
+}
+
+/* What pthread_create() says of it. */
+static pthread_t thread_of(const struct task *task)
+{
+	return (pthread_t)(uintptr_t)task;
 }
 
 pthread_t virtual_start(unsigned process, void *(*run)(void *arg), void *arg)
 {
 	struct task *task = task_create(process, run, arg);
 
-	if (task_start(task, NULL)) {
+	if (task_start(task)) {
 		perror("simulation: cannot start a thread");
 		abort();
 	}
-	return task->thread;
+	return thread_of(task);
 }
 
 int pthread_create(
 	pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *arg), void *arg)
 {
 	struct task *task;
-	int ret;
 
 	if (!self) {
 		return real.create(thread, attributes, run, arg);
 	}
 	task = task_create(self->process, run, arg);
-	ret = task_start(task, attributes);
-	*thread = task->thread;
-	return ret;
+	*thread = thread_of(task);
+	return task_start(task);
 }
 
 int pthread_join(pthread_t thread, void **result)
 {
-	for (unsigned i = 0; self && i < ntasks; i++) {
-		/* A number may be used again: the last task that has it is meant. */
-		struct task *task = &tasks[ntasks - 1 - i];
+	struct task *task = (struct task *)(uintptr_t)thread;
 
-		if (pthread_equal(task->thread, thread)) {
-			if (task->wait != OVER) {
-				wait_for(JOIN, task, NEVER);
-			}
-			break;
-		}
+	if (!self) {
+		return real.join(thread, result);
 	}
-	return real.join(thread, result);
+	if (task->wait != OVER) {
+		wait_for(JOIN, task, NEVER);
+	}
+	if (result) {
+		*result = task->result;
+	}
+	return 0;
+}
+
+/* libevent asks whether the loop's thread is another one, which must be woken. */
+pthread_t pthread_self(void)
+{
+	return self ? thread_of(self) : real.self();
 }
 
 int sched_yield(void)

@@ -5,7 +5,8 @@
  * The program's definitions of clock_gettime(), epoll_wait(), sched_yield(), getrandom() and
  * pthread's calls stand in front of the C library's, for this project's code and libevent alike, so
  * that both run unchanged. A thread gives its turn away where it would wait, and now and then at a
- * lock. A seed gives the same history each time, to the step.
+ * lock. A seed gives the same history each time, to the step. Threads are stacks that are switched by
+ * hand (fiber.h), as a switch of the kernel's costs more than what most turns do.
  *
  * Threads belong to simulated processes, numbered by the test; a thread's children belong to its
  * own.

@@ -79,12 +79,15 @@ class Steady:
         variables = {**os.environ, "SUMMAND_LOG": self.log,
                      "SUMMAND_REDUCTION_SERVERS": ",".join(f"{lab.address_of(node)}:{PORT}" for node in self.servers)}
         for rank in self.ranks:
-            self.processes[rank] = self.lab.start(rank, [
-                sys.executable, os.path.join(HERE, "steady_rank.py"), os.path.join(self.build, "lib", "libsummand.so"),
-                str(len(self.ranks)), str(rank), str(self.elements), self.stop], env=variables, stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.processes[rank] = self.lab.start(rank, self.command(rank), env=variables, stdin=subprocess.DEVNULL,
+                                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
             self.read(self.processes[rank].stdout, self.count)
             self.read(self.processes[rank].stderr, self.lines.append)
+
+    def command(self, rank):
+        """What a rank runs."""
+        return [sys.executable, os.path.join(HERE, "steady_rank.py"), os.path.join(self.build, "lib", "libsummand.so"),
+                str(len(self.ranks)), str(rank), str(self.elements), self.stop]
 
     def read(self, stream, take):
         def each_line():
