@@ -29,6 +29,7 @@ static uint64_t busy_until_ns[RANKS_MAX];
 static uint64_t settled_ns; /* all that has gone wrong is found out and mended by then */
 static uint64_t work_ns;
 static uint64_t until_ns;   /* now allowed */
+static bool in_vain;        /* with the time for who waits in vain */
 static uint64_t longest_ns; /* of work_ns, */
 static uint64_t longest_at_ns;
 
@@ -85,6 +86,18 @@ static bool has_joined(const struct simulated_rank *rank)
 	return all;
 }
 
+/* It has failed there, as the last server of its table was lost: whoever reaches one that is there
+ * again may still wait for it. */
+static bool has_failed(const struct simulated_rank *rank)
+{
+	for (unsigned i = 0; i < world.plan.ncomms; i++) {
+		if (rank->comms[i] && rank->comms[i]->state == SMD_COMM_FAILED) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* A rank joins others of which one does not come any more, and nobody can know that. */
 static bool waits_in_vain(void)
 {
@@ -95,7 +108,7 @@ static bool waits_in_vain(void)
 		const struct simulated_rank *rank = &world.ranks[r];
 		bool is_gone = rank->dead || rank->err || rank->over;
 
-		is_missing |= is_gone;
+		is_missing |= is_gone || has_failed(rank);
 		joins |= !is_gone && !has_joined(rank);
 	}
 	return joins && is_missing;
@@ -110,13 +123,26 @@ static void expect(void)
 			from = longer(from, busy_until_ns[r]);
 		}
 	}
-	until_ns = from + work_ns + (world.may_fail ? SETTLE_NS : 0) +
-		   (waits_in_vain() ? CONNECT_NS : 0);
+	in_vain = waits_in_vain();
+	until_ns = from + work_ns + (world.may_fail ? SETTLE_NS : 0) + (in_vain ? CONNECT_NS : 0);
 	virtual_allow_until(until_ns);
+}
+
+/* A communicator fails without a word to this: who waits in vain since has its time, once. */
+static bool look_again(void)
+{
+	if (in_vain || !waits_in_vain()) {
+		return false;
+	}
+	in_vain = true;
+	until_ns += CONNECT_NS;
+	virtual_allow_until(until_ns);
+	return true;
 }
 
 void liveness_begin(void)
 {
+	virtual_on_limit = look_again;
 	work_ns = find_work(&world.plan);
 	settled_ns = virtual_now_ns();
 	expect();

@@ -1,7 +1,7 @@
 /*
  * Runs histories of seeds, each in a process of its own, and says those that ended wrong.
  *
- *     simulate [changes|late|losses|more] FIRST [LAST]
+ *     simulate [changes|late|losses|more|large] FIRST [LAST]
  *
  * Those seeds; one alone is told whole. Faults come while ranks agree on other tables, while some
  * have not begun, or at operations; with more, also servers are added, operations cut into segments
@@ -94,22 +94,45 @@ static bool run_history(enum plan_kind kind, uint64_t seed, bool tell)
 	return status == 0;
 }
 
+static const struct {
+	const char *word;
+	enum plan_kind kind;
+} kinds[] = {
+	{"changes", PLAN_CHANGES},
+	{"late", PLAN_LATE},
+	{"losses", PLAN_LOSSES},
+	{"more", PLAN_MORE},
+	{"large", PLAN_LARGE},
+};
+
 static enum plan_kind kind_of(const char *word)
 {
-	return strcmp(word, "changes") == 0 ? PLAN_CHANGES
-	       : strcmp(word, "late") == 0  ? PLAN_LATE
-	       : strcmp(word, "losses") == 0 ? PLAN_LOSSES
-	       : strcmp(word, "more") == 0  ? PLAN_MORE
-	       : strcmp(word, "large") == 0 ? PLAN_LARGE
-					    : PLAN_ANY;
+	for (size_t i = 0; i < sizeof(kinds) / sizeof(kinds[0]); i++) {
+		if (strcmp(word, kinds[i].word) == 0) {
+			return kinds[i].kind;
+		}
+	}
+	return PLAN_ANY;
+}
+
+static uint64_t number_of(const char *word)
+{
+	char *end;
+	uint64_t number = strtoull(word, &end, 10);
+
+	if (end == word || *end) {
+		fprintf(stderr, "simulate: must be a kind or a seed, got \"%s\"\n", word);
+		exit(2);
+	}
+	return number;
 }
 
 int main(int argc, char **argv)
 {
 	enum plan_kind kind = argc > 1 ? kind_of(argv[1]) : PLAN_ANY;
 	int given = argc - (kind != PLAN_ANY); /* numbers, and one */
-	uint64_t last = given > 1 ? strtoull(argv[argc - 1], NULL, 10) : 1;
-	uint64_t first = given > 2 ? strtoull(argv[argc - 2], NULL, 10) : last;
+	uint64_t last = given > 1 ? number_of(argv[argc - 1]) : 1;
+	uint64_t first = given > 2 ? number_of(argv[argc - 2]) : last;
 	unsigned wrong = 0;
 	time_t began = time(NULL);
 

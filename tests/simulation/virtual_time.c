@@ -23,6 +23,7 @@
 #define CLOCK_STEP_NS 20u    /* a look at the clock */
 #define TURN_STEP_NS  20000u /* at most, a turn */
 #define LOCK_TURNS    8      /* one lock in so many gives the turn away */
+#define HELD_MAX      256u   /* locks at once, each as often as it is held */
 
 enum wait { RUNS, EPOLL, CONDITION, SLEEP, JOIN, OVER };
 
@@ -32,7 +33,6 @@ struct task {
 	int epoll;
 	const void *awaited; /* condition, or task */
 	bool signalled;
-	unsigned locks; /* that it holds */
 	unsigned process;
 	unsigned weight;
 	bool readable; /* in EPOLL: when it was last looked at */
@@ -44,8 +44,16 @@ struct task {
 };
 
 void (*virtual_on_stuck)(const char *what);
+bool (*virtual_on_limit)(void);
+
+struct held {
+	const pthread_mutex_t *mutex;
+	const struct task *by;
+};
 
 static struct task tasks[TASKS_MAX];
+static struct held held[HELD_MAX];
+static unsigned nheld;
 static unsigned ntasks;
 static uint64_t now_ns;
 static uint64_t limit;
@@ -126,10 +134,20 @@ static bool is_due(const struct task *task)
 	return task->wait == RUNS || (task->wait != OVER && task->deadline_ns <= now_ns);
 }
 
+static bool holds_a_lock(const struct task *task)
+{
+	for (unsigned i = 0; i < nheld; i++) {
+		if (held[i].by == task) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Locks are the only thing that simulated processes share. */
 static bool is_frozen(const struct task *task)
 {
-	return frozen[task->process] && task->locks == 0;
+	return frozen[task->process] && !holds_a_lock(task);
 }
 
 /* Which epolls are readable. What they hold is written in this process alone, so most turns need
@@ -223,11 +241,13 @@ static void pass_time(void)
 static void switch_to(struct task *next)
 {
 	struct task *me = self;
+	int error = errno;
 
 	snprintf(me->last_error.text, sizeof(me->last_error.text), "%s", smd_error_message());
 	self = next;
 	fiber_switch(&me->fiber, &next->fiber);
 	smd_error_remember(-EINVAL, &me->last_error);
+	errno = error;
 }
 
 /* Gives the turn to a task that can go on, which may be this one; returns when it is this one's
@@ -243,7 +263,7 @@ static void give_turn(void)
 	while ((n = find_ready(ready)) == 0) {
 		pass_time();
 	}
-	if (now_ns > limit) {
+	if (now_ns > limit && !(virtual_on_limit && virtual_on_limit())) {
 		virtual_on_stuck("no rank has got on in the time that it may take");
 	}
 	next = choose(ready, n);
@@ -407,6 +427,28 @@ int sched_yield(void)
 	return 0;
 }
 
+/* All tasks are one thread to the C library, which lets a thread have a recursive lock again. */
+static bool is_with_another(const pthread_mutex_t *mutex)
+{
+	for (unsigned i = 0; i < nheld; i++) {
+		if (held[i].mutex == mutex) {
+			return held[i].by != self;
+		}
+	}
+	return false;
+}
+
+static int try_lock(pthread_mutex_t *mutex)
+{
+	int ret = is_with_another(mutex) ? EBUSY : real.trylock(mutex);
+
+	if (ret == 0) {
+		assert(nheld < HELD_MAX);
+		held[nheld++] = (struct held){mutex, self};
+	}
+	return ret;
+}
+
 int pthread_mutex_lock(pthread_mutex_t *mutex)
 {
 	int ret;
@@ -417,27 +459,24 @@ int pthread_mutex_lock(pthread_mutex_t *mutex)
 	if (virtual_draw(LOCK_TURNS) == 0) {
 		give_turn();
 	}
-	while ((ret = real.trylock(mutex)) == EBUSY) {
+	while ((ret = try_lock(mutex)) == EBUSY) {
 		give_turn();
 	}
-	self->locks += ret == 0;
 	return ret;
 }
 
 int pthread_mutex_trylock(pthread_mutex_t *mutex)
 {
-	int ret = real.trylock(mutex);
-
-	if (self) {
-		self->locks += ret == 0;
-	}
-	return ret;
+	return self ? try_lock(mutex) : real.trylock(mutex);
 }
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
-	if (self) {
-		self->locks--;
+	for (unsigned i = nheld; self && i-- > 0;) {
+		if (held[i].mutex == mutex) {
+			held[i] = held[--nheld];
+			break;
+		}
 	}
 	return real.unlock(mutex);
 }

@@ -27,6 +27,9 @@ void virtual_begin(uint64_t seed, uint64_t limit_ns);
 /* Called when no thread can ever go on, or the limit has passed: says which; it must not return. */
 extern void (*virtual_on_stuck)(const char *what);
 
+/* Called when the limit has passed, unless it is NULL: whether it has moved the limit. */
+extern bool (*virtual_on_limit)(void);
+
 /* The limit is that time from now on. */
 void virtual_allow_until(uint64_t ns);
 

@@ -23,6 +23,7 @@
 #define SAVED         0.1 /* of the time, by one that went too far, or it is too */
 #define PAUSE_NS      (2 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (60 * SMD_SECOND_NS)
+#define DRIFTED       1.3 /* the last one's time to the mean, to what it was: no pause any more */
 
 int smd_balance_create(
 	struct smd_balance *balance, const uint32_t *weights, unsigned nshards, uint64_t now_ns)
@@ -203,9 +204,11 @@ static double limit_step(const struct smd_balance *balance, unsigned late, uint6
 				       : fmin(most * most, STEP_MOST);
 }
 
-/* What the shard takes for its share, for a byte through the whole table: where it is not much less
- * than the last one takes, it is taken for half as much less, as what it is seen to take scatters
- * most there, and it seems faster than it is. */
+/*
+ * What the shard takes for its share, for a byte through the whole table: where it is not much less
+ * than what the last one takes, it is taken for half as much less, as what it is seen to take
+ * scatters most there, and it seems faster than it is.
+ */
 static double careful_time(const struct smd_balance *balance, unsigned shard, double last)
 {
 	double time = balance->shards[shard].weight / sum_weights(balance) *
@@ -245,7 +248,7 @@ static void take_back(struct smd_balance *balance, const struct finish *now)
 }
 
 /* Whether the step that is on trial is to be taken back. Where one that got more is the last one
- * now, it went too far: then anything that it has saved is kept. */
+ * now, it went too far: then a tenth of the time is enough. */
 static bool has_failed(const struct smd_balance *balance, const struct finish *now)
 {
 	double least = has_more(balance, now->last_one) ? SAVED : KEPT * balance->promised;
@@ -263,7 +266,20 @@ static bool may_step(struct smd_balance *balance, uint64_t now_ns)
 	if (balance->steps == STEPS_MOST) {
 		balance->steps_at_ns = now_ns;
 	}
-	return balance->steps > 0 && now_ns >= balance->next_ns;
+	return balance->steps > 0 && now_ns - balance->stepped_ns >= GAP_NS;
+}
+
+/* After a step that was taken back, until something has surely changed. */
+static bool pauses(struct smd_balance *balance, const struct finish *now, uint64_t now_ns)
+{
+	if (now_ns >= balance->next_ns) {
+		return false;
+	}
+	if (now->surely_last < DRIFTED * balance->unequal * now->mean) {
+		return true;
+	}
+	balance->pause_ns = PAUSE_NS;
+	return false;
 }
 
 /* Whether this verdict makes it enough for a step. */
@@ -297,6 +313,9 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 		return false;
 	}
 	now = finish_of(balance, false);
+	if (pauses(balance, &now, now_ns)) {
+		return false;
+	}
 	if (has_failed(balance, &now)) {
 		take_back(balance, &now);
 		balance->wanted_most = balance->most;
@@ -314,6 +333,7 @@ bool smd_balance_want(struct smd_balance *balance, uint64_t now_ns)
 	balance->wanted_most = limit_step(balance, now.last_one, now_ns);
 	plan_step(balance, now.last, balance->wanted_most);
 	then = finish_of(balance, true);
+	balance->unequal = now.last / now.mean;
 	balance->cost = now.last;
 	balance->promised = 1 - then.last / now.last;
 	return true;
@@ -365,6 +385,6 @@ void smd_balance_applied(struct smd_balance *balance, uint64_t now_ns)
 	forget_verdicts(balance);
 	balance->steps--;
 	balance->next_ns =
-		now_ns + (back ? smd_backoff_next(&balance->pause_ns, PAUSE_MOST_NS) : GAP_NS);
+		now_ns + (back ? smd_backoff_next(&balance->pause_ns, PAUSE_MOST_NS) : 0);
 	smd_balance_forget(balance);
 }

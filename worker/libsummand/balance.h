@@ -4,7 +4,8 @@
  *
  * A shard that takes longer for its share than the others gets less of it, and one that is done
  * before them more: in steps, when several verdicts in a row say so, and only so many in a minute.
- * A step that has not brought half of what it promised is taken back.
+ * A step that has not brought half of what it promised is taken back, unless it went too far: then
+ * a smaller one follows.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
  */
@@ -35,7 +36,7 @@ struct smd_balance {
 	struct smd_balance_shard *shards;
 	unsigned steps;                    /* that may be taken, */
 	uint64_t steps_at_ns;              /* since when there is one more each STEP_EVERY_NS */
-	uint64_t next_ns;                  /* no step before */
+	uint64_t next_ns;                  /* no step before, unless something has changed */
 	uint64_t stepped_ns;               /* the last one, */
 	double most;                       /* what a weight could change by in that, */
 	double wanted_most;                /* and may in the one that is wanted */
@@ -43,7 +44,8 @@ struct smd_balance {
 	struct smd_balance_verdicts late;  /* on one that takes longer, */
 	struct smd_balance_verdicts early; /* or less */
 	bool on_trial;                     /* the last step: */
-	double cost;                       /* ns that a byte took before it, */
+	double unequal;                    /* the last one's time to the mean before it, */
+	double cost;                       /* ns that a byte took then, */
 	double promised;                   /* and the part of that which it should save */
 	unsigned stuck;                    /* of the last step that was taken back: who was late, */
 	double stuck_last;                 /* what it took for its share to the mean; 0: none was */

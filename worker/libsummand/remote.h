@@ -156,6 +156,7 @@ struct smd_remote {
 	struct smd_welcome welcome;
 	struct smd_handshake handshake;  /* of the lane */
 	bool challenged;                 /* the shard has said CHALLENGE */
+	bool unsaid; /* something could not be said: the lane ends at the next look */
 	bool disbelieved;                /* it has not the token, by its WELCOME or PAIR */
 	bool refused;                    /* this process has not, which it asks for */
 	bool others_run; /* a rank that reaches all servers is in a group there, by its WELCOME */

@@ -50,6 +50,11 @@ static void remote_look(struct smd_looked_at *watched)
 	char limit[SMD_HEARTBEAT_TEXT_MAX];
 	char text[64];
 
+	if (remote->unsaid) {
+		smd_remote_drop_lane(remote);
+		smd_remote_fail(remote, -ENOMEM, "could not be told something: out of memory");
+		return;
+	}
 	if (remote->drains) { /* what it asks for may not have been possible before */
 		remote->owner->ops->on_drains(remote->owner, remote->target);
 	}

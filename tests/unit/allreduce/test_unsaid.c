@@ -1,7 +1,7 @@
 /*
- * What a server has to tell a worker, and has no memory for: at its next look it ends that worker's
- * lane, which would else be waited on for ever. Over lanes with cards (tests/unit/cuda/card.c),
- * since only there LEFT is said.
+ * What a server has to tell a worker, or a worker a server, and has no memory for: at its next look
+ * it ends the lane, which would else be waited on for ever. Over lanes with cards
+ * (tests/unit/cuda/card.c), since only there LEFT is said.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/cuda/card.h"
 
-enum { RANKS = 2, COUNT = 100000, LOOK_MS = 400, HEARTBEAT_MS = 12 * LOOK_MS };
+enum { RANKS = 2, COUNT = 100000, LARGE = 1 << 19, LOOK_MS = 400, HEARTBEAT_MS = 12 * LOOK_MS };
 
 #define PATIENCE_NS (20 * SMD_SECOND_NS) /* it takes a look, and longer on a busy host */
 
@@ -33,6 +33,9 @@ int __wrap_smd_lane_send_control(
 {
 	unsigned kind = frame->kind;
 
+	if (kind == SMD_FRAME_HELD && frame->rank == 0 && atomic_load(&unsaid) == kind) {
+		return -ENOMEM; /* each: there are questions and answers, and both would do */
+	}
 	return atomic_compare_exchange_strong(&unsaid, &kind, 0)
 		       ? -ENOMEM
 		       : __real_smd_lane_send_control(lane, frame, payload, length);
@@ -49,10 +52,10 @@ static void must_end(struct pool_rank *rank, unsigned kind, int (*call)(struct p
 		atomic_store(&unsaid, kind);
 	}
 	ret = call(rank);
-	CHECK(ret < 0);
+	CHECK(ret < 0 || kind == SMD_FRAME_HELD); /* who has all results, and nobody to ask, is done */
 	CHECK(smd_error_message()[0] != '\0');
 	CHECK(smd_clock_ns() - begin < PATIENCE_NS);
-	CHECK(atomic_load(&unsaid) == 0);
+	CHECK(atomic_load(&unsaid) == 0 || kind == SMD_FRAME_HELD);
 }
 
 /* Who hears ABORT says LEAVE and waits for LEFT: until then its buffer may be written to. */
@@ -94,11 +97,27 @@ static void hears_no_joined(struct pool_rank *rank)
 	must_end(rank, SMD_FRAME_JOINED, join);
 }
 
-static void play(void (*body)(struct pool_rank *rank))
+/* Who has all results of an operation that leaves no copies says so, and waits until all have. */
+static int reduce_much(struct pool_rank *rank)
 {
-	const struct smd_server_config config = {.shards = 1, .heartbeat_ms = HEARTBEAT_MS};
+	float *buffer = calloc(LARGE, sizeof(*buffer));
+	int ret = smd_allreduce(rank->comm, buffer, buffer, LARGE, SMD_FLOAT32, SMD_SUM);
+
+	free(buffer);
+	return ret;
+}
+
+static void says_no_held(struct pool_rank *rank)
+{
+	must_end(rank, SMD_FRAME_HELD, reduce_much);
+}
+
+static void play(void (*body)(struct pool_rank *rank), unsigned heartbeat_ms)
+{
+	const struct smd_server_config config = {.shards = 1, .heartbeat_ms = heartbeat_ms};
 	struct pool pool;
 
+	atomic_store(&unsaid, 0);
 	card_reset((struct card_plan){.refuse = 0});
 	pool_start(&pool, "fault", 1, &config);
 	pool_run(&pool, RANKS, "unsaid", body, NULL);
@@ -108,19 +127,27 @@ static void play(void (*body)(struct pool_rank *rank))
 static void abort_that_is_not_said_ends_the_lane(void **state)
 {
 	(void)state;
-	play(hears_no_abort);
+	play(hears_no_abort, HEARTBEAT_MS);
 }
 
 static void left_that_is_not_said_ends_the_lane(void **state)
 {
 	(void)state;
-	play(hears_no_left);
+	play(hears_no_left, HEARTBEAT_MS);
 }
 
 static void joined_that_is_not_said_ends_the_lane(void **state)
 {
 	(void)state;
-	play(hears_no_joined);
+	play(hears_no_joined, HEARTBEAT_MS);
+}
+
+static void held_that_is_not_said_ends_the_lane(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_HEARTBEAT_LIMIT", "4.8", 1); /* so ranks look soon, */
+	play(says_no_held, 12 * 60000);              /* and the server too late */
+	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
 }
 
 int main(void)
@@ -129,6 +156,7 @@ int main(void)
 		cmocka_unit_test(abort_that_is_not_said_ends_the_lane),
 		cmocka_unit_test(left_that_is_not_said_ends_the_lane),
 		cmocka_unit_test(joined_that_is_not_said_ends_the_lane),
+		cmocka_unit_test(held_that_is_not_said_ends_the_lane),
 	};
 
 	return cmocka_run_group_tests_name("unsaid", tests, NULL, NULL);

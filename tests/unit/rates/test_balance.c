@@ -327,6 +327,31 @@ static void links_that_save_what_they_did_not_carry(void **state)
 	}
 }
 
+/* After steps that were taken back in vain the next one may be a minute away, but not where
+ * something has changed. */
+static void a_change_after_noise_is_followed_soon(void **state)
+{
+	unsigned soon = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 20; i++) {
+		struct network network = equal_network();
+		struct smd_balance balance;
+		uint64_t now = SMD_SECOND_NS;
+
+		network.noise = 0.3;
+		network.random = 1 + i;
+		start(&balance, &network, 10000);
+		run(&network, &balance, &now, 600);
+		network.noise = 0.05;
+		network.shard_mbps[1] = 1000;
+		run(&network, &balance, &now, 1.2);
+		soon += run(&network, &balance, &now, 0.3).unequal < 1.3;
+		smd_balance_destroy(&balance);
+	}
+	assert_true(soon >= 13); /* 8, if pauses were waited for */
+}
+
 /* The others are the last one in turn. */
 static void one_that_is_early_gets_more_soon(void **state)
 {
@@ -408,6 +433,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_is_the_pace_changes_nothing),
 		cmocka_unit_test(a_link_that_is_halved_and_comes_back),
 		cmocka_unit_test(links_that_save_what_they_did_not_carry),
+		cmocka_unit_test(a_change_after_noise_is_followed_soon),
 		cmocka_unit_test(one_that_is_early_gets_more_soon),
 		cmocka_unit_test(changes_are_bounded),
 		cmocka_unit_test(any_pool_comes_to_an_end_together),
