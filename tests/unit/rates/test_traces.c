@@ -171,6 +171,26 @@ static unsigned returns(const struct player *player, unsigned minute)
 	return n;
 }
 
+/* Tables that give a shard less after one that gave it more, or the other way round, by a hundredth
+ * of all at least: to and fro, by whatever steps. */
+static unsigned turns(const struct player *player, unsigned minute)
+{
+	unsigned n = 0;
+
+	for (unsigned t = 2; t < player->ntables; t++) {
+		bool turned = false;
+
+		for (unsigned s = 0; s < player->tuning.nshards; s++) {
+			double step = player->shares[t][s] - player->shares[t - 1][s];
+			double before = player->shares[t - 1][s] - player->shares[t - 2][s];
+
+			turned |= fmin(fabs(step), fabs(before)) > 0.01 && step * before < 0;
+		}
+		n += turned && (player->at_ns[t] - SMD_SECOND_NS) / MINUTE_NS >= minute;
+	}
+	return n;
+}
+
 /* SMD_TUNING_TABLES_MOST at once, and one each four seconds. */
 static void check_bound(const struct player *player)
 {
@@ -204,6 +224,7 @@ static void check_settled(struct player *player, const struct trace *trace, doub
 	check_bound(player);
 	assert_in_range(tables_in(player, 2) + tables_in(player, 3) + tables_in(player, 4), 0, 14);
 	assert_in_range(returns(player, 2), 0, 1);
+	assert_in_range(turns(player, 2), 0, 3);
 	check_together(player, trace, together);
 }
 
@@ -274,9 +295,10 @@ static void recorded_traces_come_to_rest(void **state)
 		read_trace(&trace, traces[i].name);
 		start(&player, &trace, 1);
 		play(&player, &trace);
-		print_message("%s: tables a minute %u %u %u %u %u, %u returns\n", traces[i].name,
-			tables_in(&player, 0), tables_in(&player, 1), tables_in(&player, 2),
-			tables_in(&player, 3), tables_in(&player, 4), returns(&player, 0));
+		print_message("%s: tables a minute %u %u %u %u %u, %u returns, %u turns\n",
+			traces[i].name, tables_in(&player, 0), tables_in(&player, 1),
+			tables_in(&player, 2), tables_in(&player, 3), tables_in(&player, 4),
+			returns(&player, 0), turns(&player, 0));
 		check_settled(&player, &trace, traces[i].together);
 		smd_tuning_destroy(&player.tuning);
 	}
