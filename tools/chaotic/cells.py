@@ -68,10 +68,10 @@ def outcome(process, moment, fault):
 
 # Seconds.
 STALL = 0.2           # of a loss: agreement and repair
-SILENT_SERVER = 5.5   # until it is found: the limit of 5 s, which is looked at each twelfth of it
+SILENT_SERVER = 5.9   # until it is found: the limit of 5 s, and two looks, of which there are twelve in it
 LONG, SHORT = 10, 2   # the limits that there are where the one or the other happens
-SILENT_SOON = 2.2     # until it is found with the short one
-SILENT_RANK = SILENT_HOST = 16
+SILENT_SOON = 2.4     # until it is found with the short one
+SILENT_RANK = SILENT_HOST = 17.5
 CONNECTING = 20       # what ranks are told to wait for whom they cannot reach
 LATE = 3.5            # until a late rank has begun without a server that others have lost
 BEGIN = 10            # until a job's ranks have begun, or begun again
