@@ -18,12 +18,12 @@
 #include "tests/simulation/fiber.h"
 #include "worker/libsummand/context.h"
 
-#define NEVER         UINT64_MAX
-#define TASKS_MAX     256
-#define CLOCK_STEP_NS 20u    /* a look at the clock */
-#define TURN_STEP_NS  20000u /* at most, a turn */
-#define LOCK_TURNS    8      /* one lock in so many gives the turn away */
-#define HELD_MAX      256u   /* locks at once, each as often as it is held */
+#define NEVER           UINT64_MAX
+#define TASKS_MAX       256
+#define CLOCK_STEP_NS   20u    /* a look at the clock */
+#define TURN_STEP_NS    20000u /* at most, a turn */
+#define LOCK_TURNS      8      /* one lock in so many gives the turn away */
+#define TAKEN_LOCKS_MAX 256u   /* locks at once, each as often as it is held */
 
 enum wait { RUNS, EPOLL, CONDITION, SLEEP, JOIN, OVER };
 
@@ -46,14 +46,14 @@ struct task {
 void (*virtual_on_stuck)(const char *what);
 bool (*virtual_on_limit)(void);
 
-struct held {
+struct taken_lock {
 	const pthread_mutex_t *mutex;
 	const struct task *by;
 };
 
 static struct task tasks[TASKS_MAX];
-static struct held held[HELD_MAX];
-static unsigned nheld;
+static struct taken_lock taken_locks[TAKEN_LOCKS_MAX];
+static unsigned ntaken_locks;
 static unsigned ntasks;
 static uint64_t now_ns;
 static uint64_t limit;
@@ -61,7 +61,7 @@ static uint64_t steps;
 static uint64_t random_state;
 static bool weighted;
 static bool frozen[VIRTUAL_PROCESSES_MAX];
-static bool written; /* so an epoll may have become readable since all were looked at */
+static bool written;      /* so an epoll may have become readable since all were looked at */
 static struct task *self; /* that has the turn; NULL: nothing is simulated */
 
 /* ---- the C library's own ---- */
@@ -136,8 +136,8 @@ static bool is_due(const struct task *task)
 
 static bool holds_a_lock(const struct task *task)
 {
-	for (unsigned i = 0; i < nheld; i++) {
-		if (held[i].by == task) {
+	for (unsigned i = 0; i < ntaken_locks; i++) {
+		if (taken_locks[i].by == task) {
 			return true;
 		}
 	}
@@ -430,9 +430,9 @@ int sched_yield(void)
 /* All tasks are one thread to the C library, which lets a thread have a recursive lock again. */
 static bool is_with_another(const pthread_mutex_t *mutex)
 {
-	for (unsigned i = 0; i < nheld; i++) {
-		if (held[i].mutex == mutex) {
-			return held[i].by != self;
+	for (unsigned i = 0; i < ntaken_locks; i++) {
+		if (taken_locks[i].mutex == mutex) {
+			return taken_locks[i].by != self;
 		}
 	}
 	return false;
@@ -443,8 +443,8 @@ static int try_lock(pthread_mutex_t *mutex)
 	int ret = is_with_another(mutex) ? EBUSY : real.trylock(mutex);
 
 	if (ret == 0) {
-		assert(nheld < HELD_MAX);
-		held[nheld++] = (struct held){mutex, self};
+		assert(ntaken_locks < TAKEN_LOCKS_MAX);
+		taken_locks[ntaken_locks++] = (struct taken_lock){mutex, self};
 	}
 	return ret;
 }
@@ -472,9 +472,9 @@ int pthread_mutex_trylock(pthread_mutex_t *mutex)
 
 int pthread_mutex_unlock(pthread_mutex_t *mutex)
 {
-	for (unsigned i = nheld; self && i-- > 0;) {
-		if (held[i].mutex == mutex) {
-			held[i] = held[--nheld];
+	for (unsigned i = ntaken_locks; self && i-- > 0;) {
+		if (taken_locks[i].mutex == mutex) {
+			taken_locks[i] = taken_locks[--ntaken_locks];
 			break;
 		}
 	}
