@@ -373,10 +373,16 @@ static bool epoch_is_needed(const struct smd_epoch *epoch)
 	return false;
 }
 
+/* What was dealt to it again is asked for there, too, until all ranks have it. */
 static bool epoch_has_operations(const struct smd_epoch *epoch)
 {
 	const struct smd_request *operation;
 
+	for (uint64_t g = 0; g < epoch->nitems; g++) {
+		if (epoch->items[g].operation) {
+			return true;
+		}
+	}
 	TAILQ_FOREACH (operation, &epoch->comm->operations, link) {
 		if (operation->home == epoch) {
 			return true;

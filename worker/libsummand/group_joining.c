@@ -143,6 +143,13 @@ static void comm_lose_again(struct smd_comm *comm, uint64_t targets)
 	smd_reach_tell(comm);
 }
 
+static void check_joining(struct smd_comm *comm)
+{
+	if (comm->state == SMD_COMM_JOINING) {
+		smd_group_check_joined(comm);
+	}
+}
+
 void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 {
 	uint64_t closed = comm->agreement.closed | targets;
@@ -152,6 +159,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 	}
 	if ((targets & ~comm->now->dead) == 0) {
 		comm_lose_again(comm, targets);
+		check_joining(comm); /* it was drained before all of its shards had said JOINED */
 		return;
 	}
 	if (closed == UINT64_MAX) {
@@ -170,9 +178,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 	}
 	comm->pump(comm); /* what waited for their chunks (lead.h) */
 	smd_epoch_agreement_lose(comm, targets);
-	if (comm->state == SMD_COMM_JOINING) {
-		smd_group_check_joined(comm);
-	}
+	check_joining(comm);
 	smd_group_check_gone(comm);
 }
 
