@@ -558,8 +558,8 @@ static void flow_say_held(struct smd_flow *flow, uint64_t ordinal, unsigned what
 		.ordinal = ordinal,
 	};
 
-	/* Without it operations of other ranks, or this one's, would wait for ever. Their lane cannot
-	 * end here: they may be what this was called for. */
+	/* Without it operations of other ranks, or this one's, would wait for ever. Their lane
+	 * cannot end here: they may be what this was called for. */
 	if (smd_lane_send_control(flow->remote->lane, &frame, NULL, 0)) {
 		flow->remote->unsaid = true;
 	}
