@@ -251,10 +251,12 @@ static void take_back(struct smd_balance *balance, const struct finish *now)
  * now, it went too far: then a tenth of the time is enough. */
 static bool has_failed(const struct smd_balance *balance, const struct finish *now)
 {
-	double least = has_more(balance, now->last_one) ? SAVED : KEPT * balance->promised;
+	double least = KEPT * balance->promised;
 
-	return balance->on_trial &&
-	       1 - now->last / balance->cost < fmin(least, KEPT * balance->promised);
+	if (has_more(balance, now->last_one)) {
+		least = fmin(least, SAVED);
+	}
+	return balance->on_trial && 1 - now->last / balance->cost < least;
 }
 
 static bool may_step(struct smd_balance *balance, uint64_t now_ns)

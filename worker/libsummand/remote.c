@@ -395,7 +395,6 @@ void smd_remote_try_again(struct smd_remote *remote, unsigned after_ms)
 	remote->returns = false;
 	remote->welcomed = false;
 	remote->disbelieved = false;
-	remote->unsaid = false;
 	remote->refused = false;
 	remote_begin_again(remote, after_ms);
 }

@@ -299,7 +299,7 @@ static void a_link_that_is_halved_and_comes_back(void **state)
 	smd_balance_destroy(&balance);
 }
 
-/* As a shaper's are, in clouds: shards that rest seem up to four times faster than they are, so a
+/* As a shaper's are: shards that rest seem up to four times faster than they are, so a
  * step goes too far. */
 static void links_that_save_what_they_did_not_carry(void **state)
 {
