@@ -217,7 +217,9 @@ static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *rec
 	agreement->ahead = false;
 	agreement->waits = false;
 	agreement->changes = false;
-	agreement->reach.delay_s = back ? 0 : agreement->reach.delay_s;
+	if (back) {
+		smd_refusals_end(&agreement->reach.refusals);
+	}
 	comm->adopt(comm, record);
 	if (agreement->sealed && comm->state == SMD_COMM_ACTIVE) {
 		say_sealed(comm);

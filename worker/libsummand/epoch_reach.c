@@ -10,8 +10,6 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_message.h"
 
-#define DELAY_MOST_S 60
-
 static uint64_t server_of(const struct smd_context *context, unsigned target)
 {
 	return context->targets[target].remotes[0]->welcome.server_id;
@@ -155,7 +153,7 @@ void smd_reach_consider(struct smd_comm *comm)
 	uint64_t common;
 
 	if (comm->rank != 0 || !told->hopes || comm->candidate || comm->agreement.sealed ||
-		smd_clock_ns() < told->next_ns) {
+		smd_clock_ns() < told->refusals.next_ns) {
 		return;
 	}
 	common = find_common(comm);
@@ -167,11 +165,7 @@ void smd_reach_consider(struct smd_comm *comm)
 
 void smd_reach_wait(struct smd_comm *comm)
 {
-	struct smd_reach_told *told = &comm->agreement.reach;
-
-	told->delay_s = told->delay_s ? 2 * told->delay_s : 1;
-	told->delay_s = told->delay_s < DELAY_MOST_S ? told->delay_s : DELAY_MOST_S;
-	told->next_ns = smd_clock_ns() + told->delay_s * SMD_SECOND_NS;
+	smd_refusals_add(&comm->agreement.reach.refusals, smd_clock_ns());
 }
 
 void smd_reach_destroy(struct smd_reach_told *told)

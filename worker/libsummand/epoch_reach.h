@@ -10,6 +10,7 @@
 
 #include "reduction_server/base/error.h"
 #include "worker/libsummand/config.h"
+#include "worker/libsummand/refusals.h"
 
 struct smd_comm;
 struct smd_epoch_message;
@@ -26,8 +27,7 @@ struct smd_reach_told {
 	/* Rank 0's: */
 	struct smd_reach *ranks; /* [nranks], what each has said; NULL: none has */
 	bool hopes;              /* maybe there are some that all reach */
-	uint64_t next_ns;
-	unsigned delay_s; /* after a candidate that was cancelled */
+	struct smd_refusals refusals; /* of candidates with them */
 };
 
 /* This rank reaches others than it has said, or the table is another one. */

@@ -14,7 +14,6 @@
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
-#define DELAY_MOST_S 60u
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
 /* Which servers have several shards there, which of these use one alone, and which ones have none
@@ -431,7 +430,7 @@ static bool may_have_table(struct smd_tuning *tuning, uint64_t now_ns)
 	if (tuning->tables == SMD_TUNING_TABLES_MOST) {
 		tuning->tables_ns = now_ns;
 	}
-	return tuning->tables > 0 && now_ns >= tuning->next_ns;
+	return tuning->tables > 0 && now_ns >= tuning->refusals.next_ns;
 }
 
 bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
@@ -501,7 +500,7 @@ static void apply_rates(struct smd_tuning *tuning, uint64_t now_ns)
 
 void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	tuning->delay_s = 0;
+	smd_refusals_end(&tuning->refusals);
 	tuning->tables -= tuning->tables > 0;
 	memset(tuning->rests, 0, tuning->nshards * sizeof(*tuning->rests));
 	switch (tuning->cause) {
@@ -542,7 +541,5 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 
 void smd_tuning_refused(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	tuning->delay_s = tuning->delay_s ? 2 * tuning->delay_s : 1;
-	tuning->delay_s = tuning->delay_s < DELAY_MOST_S ? tuning->delay_s : DELAY_MOST_S;
-	tuning->next_ns = now_ns + tuning->delay_s * SMD_SECOND_NS;
+	smd_refusals_add(&tuning->refusals, now_ns);
 }

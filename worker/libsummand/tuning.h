@@ -16,6 +16,7 @@
 #include "worker/libsummand/chunk_search.h"
 #include "worker/libsummand/measured_rate.h"
 #include "worker/libsummand/rate_trial.h"
+#include "worker/libsummand/refusals.h"
 #include "worker/libsummand/server_choice.h"
 #include "worker/libsummand/shard_choice.h"
 
@@ -65,8 +66,7 @@ struct smd_tuning {
 	double factor;               /* of all weights, for rates; */
 	bool back;                   /* to what they were before the trial */
 	bool fresh;                  /* something has been seen since it was last thought about */
-	uint64_t next_ns;            /* nothing is asked for before: it was refused */
-	unsigned delay_s;            /* by so much, the last time */
+	struct smd_refusals refusals;
 	unsigned tables;             /* that may be had, */
 	uint64_t tables_ns;          /* since when there is one more each TABLE_EVERY_NS */
 	unsigned in_flight;

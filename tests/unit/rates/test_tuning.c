@@ -82,6 +82,21 @@ static void what_is_refused_rests(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+static void it_is_asked_for_again_while_windows_give_way(void **state)
+{
+	static const unsigned waits_s[] = {1, 2, 4, 1, 2, 8, 1, 2, 16, 1, 2, 32, 1, 2, 60, 1, 2, 60};
+	struct smd_refusals refusals = {0};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(waits_s) / sizeof(*waits_s); i++) {
+		smd_refusals_add(&refusals, 100 * SMD_SECOND_NS);
+		assert_int_equal(refusals.next_ns, (100 + waits_s[i]) * SMD_SECOND_NS);
+	}
+	smd_refusals_end(&refusals);
+	smd_refusals_add(&refusals, 100 * SMD_SECOND_NS);
+	assert_int_equal(refusals.next_ns, 101 * SMD_SECOND_NS);
+}
+
 /* An operation of which each shard has come in so many chunks after so many milliseconds. */
 static void slices(struct smd_tuning *tuning, unsigned chunks, const unsigned ms[2])
 {
@@ -286,6 +301,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_refused_rests),
+		cmocka_unit_test(it_is_asked_for_again_while_windows_give_way),
 		cmocka_unit_test(operations_of_zeros_say_nothing),
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
