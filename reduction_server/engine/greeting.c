@@ -281,13 +281,13 @@ void smd_greeter_take(struct smd_greeter *greeter, struct smd_lane *lane)
 
 void smd_greeter_check(struct smd_greeter *greeter)
 {
-	uint64_t oldest_ns = smd_clock_ns() - greeter->patience_s * SMD_SECOND_NS;
+	uint64_t now_ns = smd_clock_ns();
 	struct smd_greeting *greeting = LIST_FIRST(&greeter->greetings);
 
 	while (greeting) {
 		struct smd_greeting *next = LIST_NEXT(greeting, link);
 
-		if (greeting->since_ns < oldest_ns) {
+		if (now_ns - greeting->since_ns > greeter->patience_s * SMD_SECOND_NS) {
 			if (greeting->state != REFUSED) {
 				smd_log_peer(SMD_LOG_WARN, greeter->name, greeting->host,
 					"lane of %s ended: %s for %u s",

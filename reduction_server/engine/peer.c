@@ -16,6 +16,7 @@
 #include "reduction_server/engine/window.h"
 
 #define MEMBERS_FIRST 16
+#define TCP_LEAST_MS  5000u /* for some tries of TCP */
 
 static void peer_send(
 	struct smd_member *member, struct smd_frame *frame, const void *payload, size_t length)
@@ -402,7 +403,9 @@ int smd_peer_create(
 	smd_turns_pace(&peer->turns, shard->config.welcome.weight);
 	if (peer->hello.flags &
 		SMD_HELLO_CALLED) { /* it may compute for long, and take no result */
-		smd_lane_keepalive_only(lane);
+		unsigned limit_ms = shard->config.heartbeat_ms;
+
+		smd_lane_keepalive_only(lane, limit_ms > TCP_LEAST_MS ? limit_ms : TCP_LEAST_MS);
 	}
 	smd_lane_register(lane,
 		(struct smd_extent){shard->resources.pool.pages.memory,

@@ -154,8 +154,9 @@ struct smd_transport_ops {
 	bool times_out; /* connecting ends with -ETIMEDOUT in seconds, also where nobody listens yet
 			 */
 	uint32_t room; /* bytes of frames that a lane is given at once, to keep it busy (turns.h) */
-	uint16_t hello_flag; /* by which a worker asks for a lane made over a carrier (wire/message.h) */
-	unsigned port_slot; /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
+	uint16_t hello_flag; /* by which a worker asks for a lane made over a carrier
+				(wire/message.h) */
+	unsigned port_slot;  /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
 
 	/*
 	 * Listens at "host:port" (port 0: any free one; `bound` says which). Each new lane is
@@ -194,8 +195,8 @@ struct smd_transport_ops {
 	 * shards (0: that is not known), in Mbit/s; 0: not known. `source` is a phrase for the log.
 	 * NULL operation: as their network interfaces (bandwidth.h). */
 	uint32_t (*rate)(const char *addresses, unsigned shards, char *source, size_t size);
-	/* The NUMA node that those devices are on; -1: they are on several, or it is not known. False:
-	 * there are none. NULL operation: as their network interfaces' (locality.h). */
+	/* The NUMA node that those devices are on; -1: they are on several, or it is not known.
+	 * False: there are none. NULL operation: as their network interfaces' (locality.h). */
 	bool (*node)(const char *addresses, int *node);
 	/*
 	 * The loop will have lanes made over those that come to these addresses, as that shard, and
@@ -219,8 +220,8 @@ struct smd_transport_ops {
 		void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
 	/*
 	 * Begins to connect it to the half that is offered, in the same way; then on_open() at both
-	 * ends, or on_closed(). The carrier belongs to the lane from now on, if 0 is returned: nothing more
-	 * may be said on it. -errno with a text.
+	 * ends, or on_closed(). The carrier belongs to the lane from now on, if 0 is returned:
+	 * nothing more may be said on it. -errno with a text.
 	 */
 	int (*join)(struct smd_lane *lane, struct smd_lane *carrier, const struct smd_offer *other,
 		struct smd_error *error);
@@ -250,8 +251,8 @@ struct smd_transport_ops {
 
 	/* From now on the lane, which stays on its loop, is another's. NULL operation: it can be no
 	 * carrier. */
-	void (*set_owner)(struct smd_lane *lane, const struct smd_lane_callbacks *callbacks,
-		void *owner);
+	void (*set_owner)(
+		struct smd_lane *lane, const struct smd_lane_callbacks *callbacks, void *owner);
 	/* The address of this end: IPv6, or IPv4 as a part of it. False: not known. NULL
 	 * operation: it has none. */
 	bool (*local_address)(const struct smd_lane *lane, uint8_t address[16]);
@@ -283,8 +284,7 @@ struct smd_transport_ops {
 	 * that was advertised when this returns, and it is revoked. Until then the card may have
 	 * them elsewhere. NULL operation: they are there, and revoke() is enough.
 	 */
-	void (*claim)(
-		struct smd_lane *lane, struct smd_advertisement *advertise, uint32_t length);
+	void (*claim)(struct smd_lane *lane, struct smd_advertisement *advertise, uint32_t length);
 	/*
 	 * Registers memory that stays mapped until it is deregistered, or as long as the lane's
 	 * loop has lanes, and payloads of at most `largest` bytes in it: it need not be registered
@@ -295,8 +295,9 @@ struct smd_transport_ops {
 		struct smd_lane *lane, struct smd_extent memory, size_t largest, bool now);
 	/*
 	 * Memory of a device, which the processor cannot touch. `fd`, a dma-buf, stands for it from
-	 * `offset` on, and may be closed afterwards. Where it overlaps other such memory, this is what is there now.
-	 * The very same must not be there. 0, or -errno where the card does not take it. NULL operation: no card does.
+	 * `offset` on, and may be closed afterwards. Where it overlaps other such memory, this is
+	 * what is there now. The very same must not be there. 0, or -errno where the card does not
+	 * take it. NULL operation: no card does.
 	 */
 	int (*register_device)(
 		struct smd_lane *lane, struct smd_extent memory, int fd, uint64_t offset);
@@ -320,10 +321,11 @@ struct smd_transport_ops {
 	void (*invalidate)(struct smd_lane *lane, uint64_t generation);
 	/*
 	 * Keepalive only: the other end may read nothing for as long as it likes, and the lane ends
-	 * only when its machine no longer answers. Otherwise an end that has read nothing for long
+	 * only when its machine has not answered for so long (some seconds at least: TCP's own
+	 * tries take that). Otherwise an end that has read nothing for long
 	 * counts as gone. NULL operation: it never does here.
 	 */
-	void (*keepalive_only)(struct smd_lane *lane);
+	void (*keepalive_only)(struct smd_lane *lane, unsigned patience_ms);
 	/*
 	 * From now on the owner polls the lane all the time, and its loop no longer watches it:
 	 * that spares the kernel to tell the loop of everything that comes. NULL operation: there
@@ -338,8 +340,8 @@ struct smd_transport_ops {
 	void (*limit_unsent)(struct smd_lane *lane, uint32_t bytes);
 	/*
 	 * From now on blocks of zeros of elements, in payloads of at most `largest` bytes, do not
-	 * cross (wire/zeros.h): the other end has said that it fills them in, as this one does. 0 or
-	 * -ENOMEM. NULL operation: all of a payload crosses.
+	 * cross (wire/zeros.h): the other end has said that it fills them in, as this one does. 0
+	 * or -ENOMEM. NULL operation: all of a payload crosses.
 	 */
 	int (*skip_zeros)(struct smd_lane *lane, uint32_t largest);
 	/* The rest of the payload that is being received goes to `payload` instead. */
@@ -358,8 +360,8 @@ struct smd_lane_counts {
 	uint64_t bytes_sent; /* headers and payloads */
 	uint64_t bytes_received;
 	uint64_t bytes_skipped; /* zeros, in either direction, that are in neither */
-	uint64_t requests;  /* work requests to a device, of sends */
-	uint64_t doorbells; /* calls that posted them */
+	uint64_t requests;      /* work requests to a device, of sends */
+	uint64_t doorbells;     /* calls that posted them */
 };
 
 static inline void smd_lane_counts_add(
@@ -371,6 +373,9 @@ static inline void smd_lane_counts_add(
 	sum->requests += counts->requests;
 	sum->doorbells += counts->doorbells;
 }
+
+/* Nothing taken, or heard of its machine, for so long: the other end is gone. */
+#define SMD_LANE_SILENT_MS 20000u
 
 /* What every transport's lane begins with. */
 struct smd_lane {
@@ -402,8 +407,8 @@ const struct smd_transport_ops *smd_transport_find(const char *name);
 unsigned smd_transport_select(
 	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX]);
 
-/* Whether what kept a lane from being made may be over the next time: a message lost on its way, or a card that
- * has much to do where hundreds of workers start at once. */
+/* Whether what kept a lane from being made may be over the next time: a message lost on its way, or
+ * a card that has much to do where hundreds of workers start at once. */
 static inline bool smd_transport_error_passes(int err)
 {
 	return err == -ETIMEDOUT || err == -EAGAIN || err == -EBUSY || err == -EIO;
@@ -572,10 +577,10 @@ static inline void smd_lane_invalidate(struct smd_lane *lane, uint64_t generatio
 	}
 }
 
-static inline void smd_lane_keepalive_only(struct smd_lane *lane)
+static inline void smd_lane_keepalive_only(struct smd_lane *lane, unsigned patience_ms)
 {
 	if (lane->ops->keepalive_only) {
-		lane->ops->keepalive_only(lane);
+		lane->ops->keepalive_only(lane, patience_ms);
 	}
 }
 

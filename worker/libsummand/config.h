@@ -19,6 +19,7 @@ struct smd_config {
 	/* What lanes go over: the first of these that there is. */
 	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
 	bool absent[SMD_TRANSPORTS_MAX]; /* found to be nowhere: no lane need try it */
+	bool had[SMD_TRANSPORTS_MAX];    /* a lane was made: its device is there, or comes again */
 	unsigned ntransports;
 	unsigned ninitial; /* of the servers; others were added while the process ran */
 	unsigned nservers;
@@ -36,7 +37,7 @@ struct smd_config {
 	unsigned heartbeat_ms;  /* a server that says nothing for so long is lost */
 	char *servers_file; /* names those that are added, see server_file.h; NULL: there is none */
 	bool poll;
-	bool near_card; /* the progress thread runs near the card to the first server */
+	bool near_card;      /* the progress thread runs near the card to the first server */
 	unsigned wire_dtype; /* SUMMAND_WIRE */
 	bool zeros_skipped;  /* blocks of zeros are not sent, SUMMAND_ZERO_BLOCKS */
 	bool declared_rates; /* weights and chunks stay as servers have declared */

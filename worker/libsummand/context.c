@@ -212,6 +212,7 @@ static int context_wait_ready(struct smd_context *context, struct smd_error *err
 	int ret;
 
 	context->connect.run = context_connect;
+	context->remote_owner.connect_s = context->config.connect_timeout_s;
 	context->remote_owner.deadline_ns =
 		smd_clock_ns() + context->config.connect_timeout_s * SMD_SECOND_NS;
 	smd_progress_await(&context->progress, &context->connect, &goal, context, 0);
@@ -231,13 +232,11 @@ int smd_context_register(struct smd_context *context, const void *user, void *ba
 		   : smd_registrations_add(&context->registrations, user, base, length, dmabuf);
 }
 
-int smd_context_deregister(
-	struct smd_context *context, const void *user, void *base, size_t length)
+int smd_context_deregister(struct smd_context *context, const void *user, void *base, size_t length)
 {
 	int ret = smd_context_check_process(context);
 
-	return ret ? ret
-		   : smd_registrations_remove(&context->registrations, user, base, length);
+	return ret ? ret : smd_registrations_remove(&context->registrations, user, base, length);
 }
 
 /* Host memory of this process, of which no other part is registered. */
@@ -296,8 +295,7 @@ int smd_deregister(smd_context *context, void *base, size_t bytes)
 	struct smd_error error = {""};
 	int ret = smd_context_check(context);
 
-	if (ret == 0 &&
-		smd_registrations_remove(&context->registrations, context, base, bytes)) {
+	if (ret == 0 && smd_registrations_remove(&context->registrations, context, base, bytes)) {
 		smd_error_set(&error, EINVAL,
 			"deregister: %zu bytes at %p must be registered as they are, with "
 			"smd_register()",
@@ -335,7 +333,8 @@ static int context_create(const struct smd_context_options *options, enum smd_en
 	if (ret) {
 		goto free_context;
 	}
-	ret = smd_progress_create(&context->progress, context->config.poll ? SMD_ENGINE_POLLED : mode,
+	ret = smd_progress_create(&context->progress,
+		context->config.poll ? SMD_ENGINE_POLLED : mode,
 		context->config.near_card ? context->config.servers[0] : NULL,
 		(struct smd_locality_ways){.transports = context->config.transports,
 			.ntransports = context->config.ntransports});
@@ -376,8 +375,8 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 	return context_create(options, SMD_ENGINE_SHARED, &any, smd_device_ops(), out);
 }
 
-int smd_context_create_without_devices(const struct smd_context_options *options, enum smd_engine_mode mode,
-	const struct smd_origin *origin, smd_context **out)
+int smd_context_create_without_devices(const struct smd_context_options *options,
+	enum smd_engine_mode mode, const struct smd_origin *origin, smd_context **out)
 {
 	return context_create(options, mode, origin, NULL, out);
 }

@@ -315,8 +315,8 @@ void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote
 void smd_context_connect_again(
 	struct smd_context *context, struct smd_target *target, const char *text)
 {
-	smd_log(SMD_LOG_WARN, "libsummand", "%s; it is tried again until the time to connect is over",
-		text);
+	smd_log(SMD_LOG_WARN, "libsummand",
+		"%s; it is tried again until the time to connect is over", text);
 	for (unsigned s = 0; s < target->nremotes; s++) {
 		context->nwelcomed -= target->remotes[s]->welcomed;
 		target->remotes[s]->welcomed = false;
@@ -340,7 +340,9 @@ void smd_context_deadline(evutil_socket_t fd, short what, void *arg)
 
 			if (!remote->welcomed && !remote->rests && !remote->target->lost) {
 				smd_remote_give_up(remote);
-				return;
+				if (!context->ready || context->err) {
+					return;
+				}
 			}
 		}
 	}

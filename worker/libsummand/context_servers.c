@@ -11,6 +11,8 @@
 #include "worker/libsummand/context_connecting.h"
 #include "worker/libsummand/context_failure.h"
 
+#define WAKE_LEAST_S 3
+
 static struct smd_context *context_of(struct smd_remote_owner *owner)
 {
 	return (struct smd_context *)owner;
@@ -75,13 +77,24 @@ static bool context_may_rest(struct smd_remote_owner *owner, const struct smd_re
 	return may;
 }
 
+/* Servers that were there: one that does not answer is lost as soon as at work, but a connection
+ * may be late by a lost packet. */
+static unsigned wake_patience_s(const struct smd_config *config)
+{
+	unsigned limit_s = (config->heartbeat_ms + 999) / 1000;
+	unsigned wait_s = limit_s > WAKE_LEAST_S ? limit_s : WAKE_LEAST_S;
+
+	return wait_s < config->connect_timeout_s ? wait_s : config->connect_timeout_s;
+}
+
 void smd_context_wake(struct smd_context *context)
 {
-	const struct timeval timeout = {context->config.connect_timeout_s, 0};
+	struct smd_remote_owner *owner = &context->remote_owner;
+	const struct timeval timeout = {wake_patience_s(&context->config), 0};
 	bool wakes = false;
 
-	context->remote_owner.deadline_ns =
-		smd_clock_ns() + context->config.connect_timeout_s * SMD_SECOND_NS;
+	owner->connect_s = (unsigned)timeout.tv_sec;
+	owner->deadline_ns = smd_clock_ns() + owner->connect_s * SMD_SECOND_NS;
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		wakes |= context->remotes.each[i]->rests; /* none that was abandoned */
 		smd_remote_wake(context->remotes.each[i]);
@@ -199,8 +212,8 @@ static void context_lose(struct smd_context *context, unsigned t, int err, const
 
 uint64_t smd_context_reach(const struct smd_context *context)
 {
-	uint64_t reached = smd_context_first(context->ntargets) &
-			   ~(context->lost | context->drains);
+	uint64_t reached =
+		smd_context_first(context->ntargets) & ~(context->lost | context->drains);
 
 	for (unsigned i = 0; i < context->remotes.count; i++) {
 		const struct smd_remote *remote = context->remotes.each[i];
@@ -226,7 +239,8 @@ void smd_context_lose(struct smd_context *context, uint64_t targets, const char 
 	}
 }
 
-/* What is this process's own fault is the end; and before it has begun all but the loss of a lane. */
+/* What is this process's own fault is the end; and before it has begun all but the loss of a lane.
+ */
 static void context_on_failed(
 	struct smd_remote_owner *owner, struct smd_target *target, int err, const char *text)
 {

@@ -9,6 +9,7 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
+#include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/repair.h"
 
@@ -214,6 +215,7 @@ static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *rec
 	agreement->closed |= record->dead | (changes ? lost_again(comm->candidate) : 0);
 	agreement->sealed = agreement->closed != record->dead;
 	agreement->asked = 0;
+	agreement->answered = 0;
 	agreement->ahead = false;
 	agreement->waits = false;
 	agreement->changes = false;
@@ -324,7 +326,8 @@ static void say_epoch(struct smd_comm *comm)
 	memset(message.streams, 0xff, sizeof(message.streams));
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		message.first = seals[r].begun > message.first ? seals[r].begun : message.first;
-		message.oldest = seals[r].oldest < message.oldest ? seals[r].oldest : message.oldest;
+		message.oldest =
+			seals[r].oldest < message.oldest ? seals[r].oldest : message.oldest;
 		for (unsigned i = 0; i < message.nstreams; i++) {
 			uint64_t done = i < seals[r].nstreams ? seals[r].done[i] : 0;
 
@@ -364,9 +367,6 @@ static void lead(struct smd_comm *comm)
 
 		agreement->asked = dead;
 		smd_epoch_say(comm, &message);
-		if (!agreement->seals) { /* it could not be said to a server, and more is over by now */
-			return;
-		}
 	}
 	if (!fits(comm, smd_epochs_count_streams(comm, dead & ~comm->now->dead))) {
 		return;
@@ -375,6 +375,15 @@ static void lead(struct smd_comm *comm)
 	if (all_have_sealed(comm)) {
 		say_epoch(comm);
 	}
+}
+
+/* It comes through every server. */
+static bool is_said_again(const struct smd_seal *seal, const struct smd_epoch_message *message)
+{
+	return seal->said && seal->oldest == message->oldest && seal->epoch == message->epoch &&
+	       seal->dead == message->dead && seal->begun == message->first &&
+	       seal->nstreams == message->nstreams &&
+	       memcmp(seal->done, message->streams, message->nstreams * sizeof(*seal->done)) == 0;
 }
 
 static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *message)
@@ -387,6 +396,9 @@ static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *m
 		return;
 	}
 	seal = &agreement->seals[message->rank];
+	if (is_said_again(seal, message)) {
+		return;
+	}
 	seal->said = message->oldest != SMD_EPOCH_FORMS; /* else it can take no record yet */
 	seal->oldest = message->oldest;
 	seal->epoch = message->epoch;
@@ -458,6 +470,21 @@ static int take_record(
 	return 0;
 }
 
+static void take_ask(struct smd_comm *comm, const struct smd_epoch_message *message)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+
+	if (message->epoch != comm->now->index || (message->dead & ~agreement->answered) == 0) {
+		return; /* what was lost in an earlier epoch may serve again */
+	}
+	agreement->answered |= message->dead;
+	if (message->dead & ~agreement->closed) {
+		lose_too(comm, message->dead & ~agreement->closed);
+	} else if (agreement->closed != comm->now->dead) {
+		say_sealed(comm);
+	}
+}
+
 int smd_epoch_agreement_take(
 	struct smd_flow *flow, const uint8_t *payload, size_t length, struct smd_error *error)
 {
@@ -466,23 +493,27 @@ int smd_epoch_agreement_take(
 	struct smd_epoch_record record;
 	struct smd_epoch_message message;
 	int ret = message_decode(comm, payload, length, &message, error);
+	int whole;
 
-	if (ret || !smd_epoch_parts_complete(&agreement->parts, flow, &message)) {
+	if (ret) {
 		return ret;
+	}
+	whole = smd_epoch_parts_complete(&agreement->parts, flow, &message);
+	if (whole < 0) {
+		smd_comm_fault(comm, whole, "out of memory for what another rank says");
+	}
+	if (whole == 0) {
+		smd_epoch_memory_measure(comm);
+	}
+	if (whole <= 0) {
+		return 0;
 	}
 	switch (message.kind) {
 	case SMD_EPOCH_SEALED:
 		take_sealed(comm, &message);
 		break;
 	case SMD_EPOCH_ASK:
-		if (message.epoch != comm->now->index) {
-			break; /* what was lost then may serve again */
-		}
-		if (message.dead & ~agreement->closed) {
-			lose_too(comm, message.dead & ~agreement->closed);
-		} else if (agreement->closed != comm->now->dead) {
-			say_sealed(comm);
-		}
+		take_ask(comm, &message);
 		break;
 	case SMD_EPOCH_AHEAD:
 		return smd_epoch_change_take_ahead(comm, &message, error);

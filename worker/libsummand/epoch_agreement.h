@@ -27,6 +27,8 @@ struct smd_epoch_agreement {
 	bool soon;         /* the candidate begins with the next operation (epoch_message.h) */
 	bool waits;        /* or will promise that when it needs no server that is to leave, */
 	uint64_t promised; /* from this one on */
+	uint64_t answered; /* targets of this epoch's ASKs, each of which comes through every server
+			    */
 	uint64_t asks;     /* candidates that rank 0 has asked all to join */
 	struct smd_reach_told reach;
 	struct smd_epoch_parts parts; /* of messages that have not come whole */

@@ -21,8 +21,8 @@ static bool flow_lives(const struct smd_flow *flow)
 }
 
 /* In as many frames as it takes. */
-static void say_to(struct smd_remote *remote, struct smd_frame *frame,
-	const struct smd_epoch_message *message)
+static void say_to(
+	struct smd_remote *remote, struct smd_frame *frame, const struct smd_epoch_message *message)
 {
 	uint8_t payload[SMD_CONTROL_MAX];
 	unsigned end = 0;
@@ -58,23 +58,22 @@ static void say_in(const struct smd_epoch *epoch, struct smd_frame *frame,
 	}
 }
 
-void smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what)
+void smd_epoch_say(struct smd_comm *comm, struct smd_epoch_message *message)
 {
-	struct smd_epoch_message message = *what;
 	struct smd_frame frame = {
 		.kind = SMD_FRAME_AGREE,
 		.rank = comm->rank,
-		.window = stage_of(what->kind),
-		.ordinal = message.epoch + (message.kind != SMD_EPOCH_RECORD),
+		.window = stage_of(message->kind),
+		.ordinal = message->epoch + (message->kind != SMD_EPOCH_RECORD),
 	};
 
-	message.rank = comm->rank;
+	message->rank = comm->rank;
 	for (const struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		say_in(epoch, &frame, &message);
+		say_in(epoch, &frame, message);
 	}
 	/* So that nothing that is said through the next epoch's streams comes before its record. */
-	if (comm->candidate && stage_of(what->kind) != SMD_AGREE_BEGINS) {
-		say_in(comm->candidate, &frame, &message);
+	if (comm->candidate && stage_of(message->kind) != SMD_AGREE_BEGINS) {
+		say_in(comm->candidate, &frame, message);
 	}
 }
 

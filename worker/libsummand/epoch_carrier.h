@@ -10,7 +10,8 @@
 struct smd_comm;
 struct smd_epoch_message;
 
-void smd_epoch_say(struct smd_comm *comm, const struct smd_epoch_message *what);
+/* Its rank is set here. Nothing ends by it: what cannot be said ends a lane later. */
+void smd_epoch_say(struct smd_comm *comm, struct smd_epoch_message *message);
 
 /* An id for new streams; not 0. -ENOMEM, and the communicator has failed. */
 int smd_epoch_draw_id(struct smd_comm *comm, uint64_t *out);

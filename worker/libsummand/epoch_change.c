@@ -27,7 +27,7 @@ static void conclude(struct smd_comm *comm);
 /* It has no part in the candidate of that id, but says what it needs of earlier epochs. */
 static void say_no(struct smd_comm *comm, uint64_t id)
 {
-	const struct smd_epoch_message no = {
+	struct smd_epoch_message no = {
 		.kind = SMD_EPOCH_PROMISED,
 		.epoch = comm->now->index,
 		.dead = comm->now->dead,
@@ -71,7 +71,8 @@ int smd_epoch_change_take_ahead(
 	struct smd_comm *comm, const struct smd_epoch_message *asked, struct smd_error *error)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
-	const struct smd_epoch_table table = {asked->dead, asked->weights, asked->scale, asked->soon};
+	const struct smd_epoch_table table = {
+		asked->dead, asked->weights, asked->scale, asked->soon};
 
 	if (asked->first <= agreement->asks) {
 		return 0;

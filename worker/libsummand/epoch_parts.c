@@ -1,6 +1,7 @@
 /* Puts messages together that come in several frames. */
 #include "worker/libsummand/epoch_parts.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,13 +29,13 @@ static bool continues(const struct smd_epoch_message *one, const struct smd_epoc
 {
 	return one->end == next->begin && one->kind == next->kind && one->epoch == next->epoch &&
 	       one->dead == next->dead && one->id == next->id && one->first == next->first &&
-	       one->oldest == next->oldest && one->scale == next->scale && one->soon == next->soon &&
-	       one->nstreams == next->nstreams && one->nweights == next->nweights;
+	       one->oldest == next->oldest && one->scale == next->scale &&
+	       one->soon == next->soon && one->nstreams == next->nstreams &&
+	       one->nweights == next->nweights;
 }
 
 /* The numbers of `from` from `begin` to its end. */
-static void copy(
-	struct smd_epoch_message *to, const struct smd_epoch_message *from, unsigned begin)
+static void copy(struct smd_epoch_message *to, const struct smd_epoch_message *from, unsigned begin)
 {
 	unsigned n = from->nstreams;
 	unsigned streams_end = from->end < n ? from->end : n;
@@ -60,19 +61,21 @@ static void drop(struct smd_epoch_part **at)
 	}
 }
 
-static void keep(struct smd_epoch_parts *parts, const void *stream,
-	const struct smd_epoch_message *message)
+static int keep(
+	struct smd_epoch_parts *parts, const void *stream, const struct smd_epoch_message *message)
 {
 	struct smd_epoch_part *part = malloc(sizeof(*part));
 
-	if (part) {
-		*part = (struct smd_epoch_part){
-			.next = parts->first, .stream = stream, .message = *message};
-		parts->first = part;
+	if (!part) {
+		return -ENOMEM;
 	}
+	*part = (struct smd_epoch_part){
+		.next = parts->first, .stream = stream, .message = *message};
+	parts->first = part;
+	return 0;
 }
 
-bool smd_epoch_parts_complete(
+int smd_epoch_parts_complete(
 	struct smd_epoch_parts *parts, const void *stream, struct smd_epoch_message *message)
 {
 	struct smd_epoch_part **at = find(parts, stream, message->rank);
@@ -80,13 +83,10 @@ bool smd_epoch_parts_complete(
 
 	if (message->begin == 0) {
 		drop(at);
-		if (!ends) {
-			keep(parts, stream, message);
-		}
-		return ends;
+		return ends ? 1 : keep(parts, stream, message);
 	}
 	if (!*at || !continues(&(*at)->message, message)) {
-		return false;
+		return 0;
 	}
 	copy(&(*at)->message, message, message->begin);
 	(*at)->message.end = message->end;

@@ -1,6 +1,6 @@
 /*
- * Messages of more numbers than one frame holds come in several, one after the other on each lane. They
- * are kept here until the last one is there.
+ * Messages of more numbers than one frame holds come in several, one after the other on each lane.
+ * They are kept here until the last one is there.
  */
 #ifndef SMD_LIBSUMMAND_EPOCH_PARTS_H
 #define SMD_LIBSUMMAND_EPOCH_PARTS_H
@@ -17,11 +17,11 @@ struct smd_epoch_parts {
 };
 
 /*
- * A frame has come through that stream: true if *message is whole, by it and those before. Else it is
- * kept; or not, where the ones before did not come here, or there is no memory: it comes through other
- * servers too.
+ * A frame has come through that stream: 1 if *message is whole, by it and those before. Else 0, and
+ * it is kept; or not, where the ones before did not come here: it comes through other servers too.
+ * -ENOMEM: it may come nowhere.
  */
-bool smd_epoch_parts_complete(
+int smd_epoch_parts_complete(
 	struct smd_epoch_parts *parts, const void *stream, struct smd_epoch_message *message);
 
 /* What they take. */

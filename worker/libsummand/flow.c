@@ -346,7 +346,8 @@ static int flow_find_result(
 			(unsigned long long)number, (unsigned long long)frame->chunk);
 	}
 	flow->rx_operation = operation;
-	flow->rx_item = item;
+	flow->rx_repairs = item != NULL;
+	flow->rx_number = number;
 	flow->rx_chunk = chunk;
 	if (!operation) {
 		flow->rx_bytes = item->kept->received;
@@ -359,13 +360,20 @@ static int flow_find_result(
 		operation->element_bytes, error);
 }
 
+/* NULL: it is no repair. Until the result is whole more items may be added, which moves them. */
+static struct smd_item *flow_item(const struct smd_flow *flow)
+{
+	return flow->rx_repairs ? &flow->epoch->items[flow->rx_number] : NULL;
+}
+
 /* Where the result, or its next piece, goes. Between pieces other groups' results may come. */
 static void *flow_place_result(struct smd_flow *flow, bool in_pieces)
 {
 	struct smd_request *operation = flow->rx_operation;
+	const struct smd_item *item = flow_item(flow);
 	uint8_t *memory;
 
-	if (!operation || (flow->rx_item && flow->rx_item->had)) {
+	if (!operation || (item && item->had)) {
 		return flow->remote->sink; /* the same bits */
 	}
 	memory = operation->recv + smd_operation_chunk_offset(operation, flow->rx_chunk);
@@ -488,7 +496,8 @@ static int flow_finish_result(
 {
 	struct smd_request *operation = flow->rx_operation;
 	bool direct = flow->remote->lane->direct;
-	bool dropped = !operation || (flow->rx_item && flow->rx_item->had);
+	struct smd_item *item = flow_item(flow);
+	bool dropped = !operation || (item && item->had);
 	bool done = !dropped;
 	int ret;
 
@@ -499,8 +508,8 @@ static int flow_finish_result(
 		memcpy(operation->recv + smd_operation_chunk_offset(operation, flow->rx_chunk),
 			flow->rx_beside, flow->rx_bytes);
 	}
-	if (flow->rx_item) {
-		flow->rx_item->had = true;
+	if (item) {
+		item->had = true;
 	}
 	flow->done++;
 	smd_operations_heard_open(flow->comm, frame);
@@ -560,9 +569,7 @@ static void flow_say_held(struct smd_flow *flow, uint64_t ordinal, unsigned what
 
 	/* Without it operations of other ranks, or this one's, would wait for ever. Their lane
 	 * cannot end here: they may be what this was called for. */
-	if (smd_lane_send_control(flow->remote->lane, &frame, NULL, 0)) {
-		flow->remote->unsaid = true;
-	}
+	smd_remote_send_frame(flow->remote, &frame, NULL, 0);
 }
 
 void smd_flow_asked_held(struct smd_flow *flow, uint64_t ordinal)
@@ -618,5 +625,5 @@ void smd_flow_die(struct smd_flow *flow)
 	flow->dead = true;
 	flow->rx_got = 0;
 	flow->rx_operation = NULL;
-	flow->rx_item = NULL;
+	flow->rx_repairs = false;
 }

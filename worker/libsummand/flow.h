@@ -70,12 +70,13 @@ struct smd_flow {
 	bool gone;   /* or GONE: of a rank that may be there */
 	bool open;   /* the communicator is over, but the shard may still be writing results */
 	struct smd_request
-		*rx_operation;    /* whose result is coming in; NULL: one that has returned */
-	struct smd_item *rx_item; /* NULL: no repair */
-	uint64_t rx_chunk;        /* of the operation */
-	uint32_t rx_bytes;        /* of the whole result, */
-	uint32_t rx_got;          /* and of the pieces that have come */
-	uint8_t *rx_beside;       /* where it goes until it is whole; NULL: to its place at once */
+		*rx_operation; /* whose result is coming in; NULL: one that has returned */
+	bool rx_repairs;       /* it is the item with this number in the epoch: items move */
+	uint64_t rx_number;
+	uint64_t rx_chunk;  /* of the operation */
+	uint32_t rx_bytes;  /* of the whole result, */
+	uint32_t rx_got;    /* and of the pieces that have come */
+	uint8_t *rx_beside; /* where it goes until it is whole; NULL: to its place at once */
 	struct smd_stage *rx_stage; /* the staged path's, that it goes to; NULL: elsewhere */
 	/* Of the epoch's windows, SMD_FLOW_WINDOW_MAX each, of ordinal k at k modulo that: */
 	struct smd_flow_send *sends;

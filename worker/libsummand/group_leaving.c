@@ -63,10 +63,9 @@ void smd_group_leave(struct smd_task *task)
 	if (comm->state == SMD_COMM_ACTIVE && !comm->err && !smd_history_is_empty(&comm->history)) {
 		comm->leaving = evtimer_new(comm->context->progress.base, comm_on_leaving, comm);
 	}
-	if (!comm->leaving) {
+	if (!comm->leaving || evtimer_add(comm->leaving, &patience)) {
 		comm_leave(comm);
 		return;
 	}
-	evtimer_add(comm->leaving, &patience);
 	smd_settle_history(comm);
 }

@@ -36,7 +36,7 @@ void smd_remote_give_up(struct smd_remote *remote)
 		return;
 	}
 	snprintf(what, sizeof(what), "could not be reached within %u s: %s%.300s%s",
-		remote->owner->config->connect_timeout_s,
+		remote->owner->connect_s,
 		remote->greeted && remote->reason[0]
 			? "it took the connection and ended it at HELLO: "
 			: "",
@@ -52,6 +52,7 @@ void smd_remote_give_up(struct smd_remote *remote)
 static void remote_try_later(struct smd_remote *remote, int err, const char *reason)
 {
 	const struct timeval delay = {0, RETRY_MS * 1000};
+	bool never = err == -ENODEV && !remote->owner->config->had[remote->transport];
 
 	remote->err = err;
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
@@ -59,8 +60,7 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	remote->target->doubted = true;
 	if (remote->target->reconnection.under_way) { /* which is tried once, and later again */
 		smd_remote_fail_with(remote, err, reason);
-	} else if (err != -ENODEV && /* which does not come later */
-		   smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
+	} else if (!never && smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
 		evtimer_add(remote->retry, &delay);
 	} else {
 		smd_remote_give_up(remote);
@@ -73,7 +73,8 @@ static bool remote_repeats(struct smd_remote *remote, int err, const char *reaso
 	const struct smd_transport_ops *ops = remote->owner->config->transports[remote->transport];
 	char server[160];
 
-	if (!smd_transport_error_passes(err) || smd_remote_connects_over(remote) == ops || remote->repeated) {
+	if (!smd_transport_error_passes(err) || smd_remote_connects_over(remote) == ops ||
+		remote->repeated) {
 		return false;
 	}
 	remote->repeated = true;
@@ -111,7 +112,7 @@ static bool remote_try_next(struct smd_remote *remote, int err, const char *reas
 	if (next == config->ntransports) {
 		return false;
 	}
-	if (err == -ENODEV) { /* nor will the other lanes */
+	if (err == -ENODEV && !config->had[remote->transport]) { /* nor will the other lanes */
 		if (!config->absent[remote->transport]) {
 			smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
 				config->transports[next]->name, name, reason);
@@ -216,6 +217,7 @@ static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
+	bool ours; /* and not that of the carrier, which is the next transport, too: what fails */
 	struct smd_remote *remote = arg;
 	const struct smd_config *config = remote->owner->config;
 	const struct smd_transport_ops *ops;
@@ -238,6 +240,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	ret = remote->pairs
 		      ? config->transports[remote->transport]->check(remote->target->found, &error)
 		      : 0;
+	ours = ret != 0 || !remote->pairs;
 	if (ret == 0) {
 		ret = ops->connect(remote->owner->progress->base, address, origin, remote->shard,
 			remote->callbacks, remote, &remote->lane, &error);
@@ -251,11 +254,12 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	if (ret) {
 		remote->lane = NULL;
 		smd_remote_pair_end(remote);
-		if (!remote_try_next(remote, ret, error.text)) {
+		if (!ours || !remote_try_next(remote, ret, error.text)) {
 			remote_try_later(remote, ret, error.text);
 		}
 		return;
 	}
+	remote->answered = false;
 	smd_turns_begin(&remote->turns, remote->lane);
 }
 
@@ -335,17 +339,25 @@ static void remote_on_open(void *owner)
 	}
 }
 
-/* For want of the job's token, at either end, whatever the lanes go over. Other errors of that number are
- * a device's, or of memory that it may not write to. */
+/* For want of the job's token, at either end, whatever the lanes go over. Other errors of that
+ * number are a device's, or of memory that it may not write to. */
 static bool remote_is_kept_out(const struct smd_remote *remote, int err)
 {
 	return err == -EACCES && !remote->welcomed &&
 	       (remote->disbelieved || remote->refused || remote->owner->config->encrypt);
 }
 
+/* The lane that was to carry it has ended before a word of it: the next transport would go over the
+ * same. */
+static bool remote_has_lost_carrier(const struct smd_remote *remote)
+{
+	return remote->pairs && !remote->answered;
+}
+
 static void remote_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_remote *remote = owner;
+	bool carrier = remote_has_lost_carrier(remote);
 	char what[SMD_ERROR_TEXT_MAX];
 
 	smd_remote_drop_lane(remote);
@@ -357,7 +369,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 		return;
 	}
 	if (!remote->welcomed && err != -EPROTO) {
-		if (!remote->owner->failed && !remote_try_next(remote, err, reason)) {
+		if (!remote->owner->failed && (carrier || !remote_try_next(remote, err, reason))) {
 			remote_try_later(remote, err, reason);
 		}
 		return;
@@ -404,10 +416,9 @@ void smd_remote_try_again(struct smd_remote *remote, unsigned after_ms)
 void smd_remote_send_frame(
 	struct smd_remote *remote, struct smd_frame *frame, const void *payload, size_t length)
 {
-	if (remote->lane && remote->welcomed &&
-		smd_lane_send_control(remote->lane, frame, payload, length)) {
-		smd_remote_drop_lane(remote); /* nothing waits for its answer */
-		smd_remote_fail(remote, -ENOMEM, "could not be told something: out of memory");
+	/* Who says it goes on with what the end of the lane would free. */
+	if (remote->lane && remote->welcomed && !remote->unsaid) {
+		remote->unsaid = smd_lane_send_control(remote->lane, frame, payload, length);
 	}
 }
 

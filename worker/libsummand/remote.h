@@ -100,7 +100,8 @@ struct smd_remote_owner {
 	struct smd_config *config;
 	struct smd_progress *progress;
 	struct smd_origin origin;   /* of the lanes, where it reaches their servers */
-	uint64_t deadline_ns;       /* to connect */
+	uint64_t deadline_ns;       /* to connect, */
+	unsigned connect_s;         /* which is so long after it began */
 	bool failed;                /* a lane that is lost is not tried again */
 	unsigned npairing;          /* remotes whose `pairs` is set */
 	struct smd_lookout lookout; /* whether their shards are alive */
@@ -112,11 +113,11 @@ struct smd_target {
 	char found[SMD_ADDRESS_TEXT_MAX]; /* what the one that is used stands for; empty: it is not
 					     known yet */
 	bool doubted; /* it could not be reached there: its name may stand for another by now */
-	struct smd_lookup *lookup; /* NULL: none is under way */
-	unsigned nremotes;         /* 1 until shard 0 has said WELCOME */
-	bool lost;                 /* told to the owner */
-	bool known;                /* its shards are in the list of all remotes */
-	bool left;                 /* it was not lost, but drained */
+	struct smd_lookup *lookup;    /* NULL: none is under way */
+	unsigned nremotes;            /* 1 until shard 0 has said WELCOME */
+	bool lost;                    /* told to the owner */
+	bool known;                   /* its shards are in the list of all remotes */
+	bool left;                    /* it was not lost, but drained */
 	char why[SMD_ERROR_TEXT_MAX]; /* it was lost the last time */
 	struct smd_reconnection reconnection;
 	struct smd_remote *remotes[SMD_SHARDS_MAX];
@@ -141,26 +142,28 @@ struct smd_remote {
 	struct smd_lane_counts ended; /* of its lanes that are closed */
 	bool waits;                   /* for the target's address */
 	unsigned transport;           /* of the owner's, the one that is tried or used */
-	bool pairs;    /* the lane is being made over another one (remote_pair.h) */
-	bool repeated; /* the transport that is tried has been tried before, in vain */
-	struct event *retry;          /* connects again a little later */
+	bool pairs;                   /* the lane is being made over another one (remote_pair.h), */
+	bool answered;                /* and the shard has said something of that on it */
+	bool repeated;       /* the transport that is tried has been tried before, in vain */
+	struct event *retry; /* connects again a little later */
 	struct smd_looked_at watched; /* is the shard alive? Once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	struct smd_stall stall;
-	bool greeted;  /* it has been told HELLO, if only on a lane that has ended, and no more is known */
+	bool greeted;  /* it has been told HELLO, if only on a lane that has ended, and no more is
+			  known */
 	bool welcomed; /* on the lane that is there */
 	bool drains;   /* the server has said so on it */
 	bool abandoned;
 	bool rests;   /* the shard has ended the lane because no group used it */
 	bool returns; /* it has been welcomed before, by the shard that `welcome` is of */
 	struct smd_welcome welcome;
-	struct smd_handshake handshake;  /* of the lane */
-	bool challenged;                 /* the shard has said CHALLENGE */
-	bool unsaid; /* something could not be said: the lane ends at the next look */
-	bool disbelieved;                /* it has not the token, by its WELCOME or PAIR */
-	bool refused;                    /* this process has not, which it asks for */
-	bool others_run; /* a rank that reaches all servers is in a group there, by its WELCOME */
-	int err;                         /* how the last attempt failed */
+	struct smd_handshake handshake; /* of the lane */
+	bool challenged;                /* the shard has said CHALLENGE */
+	int unsaid; /* -errno: something could not be said, and the lane ends at the next look */
+	bool disbelieved; /* it has not the token, by its WELCOME or PAIR */
+	bool refused;     /* this process has not, which it asks for */
+	bool others_run;  /* a rank that reaches all servers is in a group there, by its WELCOME */
+	int err;          /* how the last attempt failed */
 	char reason[SMD_ERROR_TEXT_MAX]; /* empty: none has, since the lane was last open */
 
 	struct smd_receiver *rx_receiver; /* NULL: the frame is about none that still cares */
@@ -189,8 +192,8 @@ void smd_remote_wake(struct smd_remote *remote);
 /* Closes the lane: its server is not used any more, unless it is tried again. */
 void smd_remote_abandon(struct smd_remote *remote);
 
-/* Connects once more, in less than a second, to whatever server is there by then: one that is welcomed,
- * or missed. */
+/* Connects once more, in less than a second, to whatever server is there by then: one that is
+ * welcomed, or missed. */
 void smd_remote_try_again(struct smd_remote *remote, unsigned after_ms);
 
 /* The time to connect is over, and the shard has not said WELCOME. */

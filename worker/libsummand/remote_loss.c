@@ -79,7 +79,7 @@ void smd_remote_drop_lane(struct smd_remote *remote)
 	remote->rx_receiver = NULL;
 	remote->rx_result = false;
 	remote->drains = false; /* what a server has said ends with its lane, */
-	remote->unsaid = false; /* and what it could not be told */
+	remote->unsaid = 0;     /* and what it could not be told */
 	remote->owner->ops->on_lane_closed(remote->owner, remote);
 }
 

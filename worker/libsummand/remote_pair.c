@@ -19,8 +19,7 @@ static const struct smd_transport_ops *remote_wants(const struct smd_remote *rem
 const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote *remote)
 {
 	const struct smd_transport_ops *carrier =
-		remote->owner->config->encrypt ? NULL
-					       : smd_transport_carrier(remote_wants(remote));
+		remote->owner->config->encrypt ? NULL : smd_transport_carrier(remote_wants(remote));
 
 	return carrier ? carrier : remote_wants(remote);
 }
@@ -108,6 +107,7 @@ static int remote_pair(
 		smd_lane_close(made);
 		return ret;
 	}
+	remote->owner->config->had[remote->transport] = true;
 	smd_turns_end(&remote->turns);
 	remote->lane = made;
 	smd_turns_begin(&remote->turns, made);
@@ -120,10 +120,12 @@ int smd_remote_on_pair(
 	struct smd_pair pair;
 	int ret;
 
-	remote->greeted = false; /* it understands what it was told: that is not what ends the lane */
+	remote->greeted =
+		false; /* it understands what it was told: that is not what ends the lane */
+	remote->answered = true;
 	if (!remote->pairs || remote->lane->ops == remote_wants(remote)) {
-		return smd_error_set(error, EPROTO,
-			"PAIR: must answer a HELLO that asks for it, and come once");
+		return smd_error_set(
+			error, EPROTO, "PAIR: must answer a HELLO that asks for it, and come once");
 	}
 	ret = smd_pair_decode(remote->rx_control, frame->length, &pair, error);
 	if (ret == 0) {
@@ -146,6 +148,7 @@ int smd_remote_settle_for_carrier(struct smd_remote *remote, struct smd_error *e
 	if (!remote->pairs || remote->lane->ops == wanted) {
 		return 0;
 	}
+	remote->answered = true;
 	for (unsigned i = remote->transport + 1; i < config->ntransports; i++) {
 		if (config->transports[i] == remote->lane->ops) {
 			smd_target_name(remote->target, server);
@@ -158,8 +161,8 @@ int smd_remote_settle_for_carrier(struct smd_remote *remote, struct smd_error *e
 		}
 	}
 	remote->greeted = false;
-	return smd_error_set(error, EHOSTUNREACH, "it makes no lanes over %s (its log says why)",
-		wanted->name);
+	return smd_error_set(
+		error, EHOSTUNREACH, "it makes no lanes over %s (its log says why)", wanted->name);
 }
 
 /* ---- what came of it ---- */

@@ -42,6 +42,20 @@ static void remote_check_stall(struct smd_remote *remote)
 	}
 }
 
+/* Whoever waits for an answer would wait for ever. */
+static void remote_end_unsaid(struct smd_remote *remote)
+{
+	int err = remote->unsaid;
+
+	smd_remote_drop_lane(remote);
+	if (err == -ENOBUFS) {
+		smd_remote_fail(remote, -ECONNRESET,
+			"was lost: it does not take what it is told, and no more can wait for it");
+	} else {
+		smd_remote_fail(remote, err, "could not be told something: out of memory");
+	}
+}
+
 static void remote_look(struct smd_looked_at *watched)
 {
 	struct smd_remote *remote =
@@ -51,8 +65,7 @@ static void remote_look(struct smd_looked_at *watched)
 	char text[64];
 
 	if (remote->unsaid) {
-		smd_remote_drop_lane(remote);
-		smd_remote_fail(remote, -ENOMEM, "could not be told something: out of memory");
+		remote_end_unsaid(remote);
 		return;
 	}
 	if (remote->drains) { /* what it asks for may not have been possible before */

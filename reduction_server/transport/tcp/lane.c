@@ -12,8 +12,7 @@
 #include "reduction_server/transport/tcp/tcp.h"
 #include "reduction_server/transport/tcp/tls.h"
 
-#define PEER_SILENT_MS    20000 /* nothing taken, or heard of it, for so long: the peer is gone */
-#define WATCH_CHECKS      4     /* at a silent peer, in that time */
+#define WATCH_CHECKS      4 /* at a silent peer, in that time */
 #define KEEPALIVE_IDLE_S  10
 #define KEEPALIVE_PROBE_S 3
 #define KEEPALIVE_PROBES  3
@@ -113,7 +112,7 @@ static void tcp_set_options(int fd)
 		int value;
 	} options[] = {
 		{IPPROTO_TCP, TCP_NODELAY, 1},
-		{IPPROTO_TCP, TCP_USER_TIMEOUT, PEER_SILENT_MS},
+		{IPPROTO_TCP, TCP_USER_TIMEOUT, SMD_LANE_SILENT_MS},
 		{SOL_SOCKET, SO_KEEPALIVE, 1},
 		{IPPROTO_TCP, TCP_KEEPIDLE, KEEPALIVE_IDLE_S},
 		{IPPROTO_TCP, TCP_KEEPINTVL, KEEPALIVE_PROBE_S},
@@ -138,7 +137,6 @@ struct tcp_lane *smd_tcp_lane_create(int fd)
 	tcp->lane.ops = &smd_transport_tcp;
 	tcp->fd = fd;
 	tcp->stream = &smd_tcp_plain;
-	tcp->watch.patience_ms = PEER_SILENT_MS;
 	TAILQ_INIT(&tcp->tx);
 	tcp_set_options(fd);
 	smd_forks_close(&tcp->forked, fd);

@@ -144,11 +144,11 @@ static void tcp_poll_only(struct smd_lane *lane)
 
 /* ---- silence ---- */
 
-static void tcp_keepalive_only(struct smd_lane *lane)
+static void tcp_keepalive_only(struct smd_lane *lane, unsigned patience_ms)
 {
 	struct tcp_lane *tcp = tcp_lane_of(lane);
 
-	smd_tcp_watch_begin(&tcp->watch, tcp->fd);
+	smd_tcp_watch_begin(&tcp->watch, tcp->fd, patience_ms);
 	if (tcp->base) {
 		smd_tcp_watch_enter_loop(tcp);
 	}

@@ -114,7 +114,7 @@ void smd_tcp_linger_turn(struct tcp_lane *tcp);
 void smd_tcp_loop_end(struct event_base *base);
 
 /* From now on the other end may read nothing for long. */
-void smd_tcp_watch_begin(struct tcp_watch *watch, int fd);
+void smd_tcp_watch_begin(struct tcp_watch *watch, int fd, unsigned patience_ms);
 /* What the kernel says of a connection, as far as it shows whether the other end's machine answers.
  */
 struct tcp_signs {

@@ -2,9 +2,10 @@
  * Lanes inside one process, for tests: two ends on any two loops, no socket.
  *
  * The ends share a *pipe*. A send is put on the other end's inbox; the other end's loop copies the
- * payload to where its owner wants it, says so twice (on_part() of the first half), and puts the
- * send on the sender's list of those that are finished, so every callback runs on the loop of its
- * own lane. The one lock is the pipe's.
+ * payload to where its owner wants it, says so twice (on_part() of the first half, and on_frame()
+ * in a later turn of the loop: anything may happen between, as on a socket), and puts the send on
+ * the sender's list of those that are finished, so every callback runs on the loop of its own lane.
+ * The one lock is the pipe's.
  */
 #include <assert.h>
 #include <errno.h>
@@ -34,6 +35,9 @@ struct loopback_lane {
 	void *owner;
 	bool opened; /* on_open() has been called, or is not due */
 	bool ended;  /* on_closed() has been called */
+	bool half;   /* this frame's payload is on its way to there: */
+	struct smd_frame frame;
+	void *payload;
 
 	/* Under the pipe's lock: */
 	bool skips_zeros;
@@ -289,19 +293,31 @@ static bool loopback_take(struct loopback_lane *end, void *payload)
 	return send != NULL;
 }
 
+/* 0, 1 when the lane was closed or detached, or -errno. */
+static int loopback_finish(struct loopback_lane *end, struct smd_error *error)
+{
+	struct smd_frame frame = end->frame;
+	int ret;
+
+	end->half = false;
+	end->lane.counts.bytes_received += SMD_FRAME_SIZE + frame.length;
+	ret = end->callbacks->on_frame(end->owner, &frame, end->payload, error);
+	return ret != SMD_LANE_DETACHED && end->closed ? 1 : ret;
+}
+
 /*
- * Hands one frame to the owner. 0, 1 when the lane was closed or detached, or -errno. The sender
- * gets its send back before on_frame(), which may answer: the answer must not overtake that.
+ * Hands one frame to the owner, or the first half of it. 0, 1 when the lane was closed or detached
+ * or goes on in another turn, or -errno. The sender gets its send back before on_frame(), which may
+ * answer: the answer must not overtake that.
  */
 static int loopback_deliver(
 	struct loopback_lane *end, const uint8_t header[SMD_FRAME_SIZE], struct smd_error *error)
 {
-	struct smd_frame frame;
-	void *payload = NULL;
-	int ret = smd_frame_decode(header, &frame, error);
+	int ret = smd_frame_decode(header, &end->frame, error);
 
+	end->payload = NULL;
 	if (ret == 0) {
-		ret = end->callbacks->on_header(end->owner, &frame, &payload, error);
+		ret = end->callbacks->on_header(end->owner, &end->frame, &end->payload, error);
 	}
 	if (end->closed) {
 		return 1;
@@ -309,15 +325,32 @@ static int loopback_deliver(
 	if (ret) {
 		return ret;
 	}
-	if (!loopback_take(end, payload)) {
+	if (!loopback_take(end, end->payload)) {
 		return smd_error_set(error, ECONNRESET, "the other end closed the lane");
 	}
-	end->lane.counts.bytes_received += SMD_FRAME_SIZE + frame.length;
-	if (end->callbacks->on_part && frame.length > 1) {
-		end->callbacks->on_part(end->owner, &frame, frame.length / 2);
+	if (end->frame.length < 2) {
+		return loopback_finish(end, error);
 	}
-	ret = end->callbacks->on_frame(end->owner, &frame, payload, error);
-	return ret != SMD_LANE_DETACHED && end->closed ? 1 : ret;
+	end->half = true;
+	if (end->callbacks->on_part) {
+		end->callbacks->on_part(end->owner, &end->frame, end->frame.length / 2);
+	}
+	if (!end->closed) {
+		pthread_mutex_lock(&end->pipe->lock);
+		loopback_wake(end);
+		pthread_mutex_unlock(&end->pipe->lock);
+	}
+	return 1;
+}
+
+static bool loopback_is_cut(struct loopback_lane *end)
+{
+	bool cut;
+
+	pthread_mutex_lock(&end->pipe->lock);
+	cut = end->pipe->cut;
+	pthread_mutex_unlock(&end->pipe->lock);
+	return cut;
 }
 
 static void loopback_ended(struct loopback_lane *end, int err, const char *reason)
@@ -344,13 +377,18 @@ static void loopback_on_wakeup(void *owner)
 		if (end->closed) {
 			return;
 		}
-		if (!loopback_peek(end, header, &over)) {
+		if (end->half && loopback_is_cut(end)) {
+			loopback_ended(end, -ECONNRESET, "the other end closed the lane");
+			return;
+		}
+		if (!end->half && !loopback_peek(end, header, &over)) {
 			if (over) {
 				loopback_ended(end, -ECONNRESET, "the other end closed the lane");
 			}
 			return;
 		}
-		ret = loopback_deliver(end, header, &error);
+		ret = end->half ? loopback_finish(end, &error)
+				: loopback_deliver(end, header, &error);
 		if (ret < 0) {
 			loopback_ended(end, ret, error.text);
 		}
@@ -397,8 +435,7 @@ static int loopback_skip_zeros(struct smd_lane *lane, uint32_t largest)
 
 static void loopback_redirect(struct smd_lane *lane, void *payload)
 {
-	(void)lane; /* payloads are copied whole, so none is ever half received */
-	(void)payload;
+	loopback_of(lane)->payload = payload;
 }
 
 static int loopback_attach(struct smd_lane *lane, struct event_base *base,

@@ -93,6 +93,69 @@ static void a_group_may_be_idle(void **state)
 	pool_stop(&pool);
 }
 
+/* ---- servers that stand still meanwhile ---- */
+
+/* Whose machine takes connections, and nothing that is said there. */
+static int stand_still(struct pool *pool, unsigned server)
+{
+	struct sockaddr_in name = {.sin_family = AF_INET};
+	const char *port = strrchr(pool->servers[server].address, ':') + 1;
+	const int yes = 1;
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	pool_end_server(pool, server, 1);
+	name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+	name.sin_port = htons((uint16_t)atoi(port));
+	CHECK(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes)) == 0);
+	CHECK(bind(fd, (struct sockaddr *)&name, sizeof(name)) == 0);
+	CHECK(listen(fd, 64) == 0);
+	return fd;
+}
+
+struct standstill {
+	struct pool *pool;
+	int sockets[2];
+	pthread_barrier_t all;
+};
+
+static void begin_again_without_two(struct pool_rank *rank)
+{
+	struct standstill *standstill = rank->argument;
+
+	add_up(rank->comm, rank->nranks);
+	smd_comm_destroy(rank->comm);
+	sleep(IDLE_S + 2);
+	if (rank->rank == 0) {
+		standstill->sockets[0] = stand_still(standstill->pool, 0);
+		standstill->sockets[1] = stand_still(standstill->pool, 2);
+	}
+	pthread_barrier_wait(&standstill->all);
+	CHECK(smd_comm_create(rank->context, "second", rank->nranks, rank->rank, &rank->comm) == 0);
+	add_up(rank->comm, rank->nranks);
+}
+
+/* After the limit of silence, and both at once: the next group does not wait for as long as a
+ * process may take to connect. */
+static void servers_that_stand_still_are_lost(void **state)
+{
+	const struct smd_server_config configs[3] = {soon[0], soon[0], soon[0]};
+	struct standstill standstill;
+	struct pool pool;
+
+	(void)state;
+	setenv("SUMMAND_HEARTBEAT_LIMIT", "3", 1);
+	standstill.pool = &pool;
+	pthread_barrier_init(&standstill.all, NULL, RANKS);
+	pool_start(&pool, "tcp", 3, configs);
+	pool_run(&pool, RANKS, "first", begin_again_without_two, &standstill);
+	capture_await("could not be reached within 3 s", "1 of 3 reduction servers go on");
+	close(standstill.sockets[0]);
+	close(standstill.sockets[1]);
+	pool_stop(&pool);
+	pthread_barrier_destroy(&standstill.all);
+	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
+}
+
 /* ---- the server is not the same any more ---- */
 
 static void a_server_that_is_gone_is_named(void **state)
@@ -230,6 +293,7 @@ int main(void)
 		cmocka_unit_test(the_next_group_connects_again),
 		cmocka_unit_test(so_it_does_without_a_thread),
 		cmocka_unit_test(a_group_may_be_idle),
+		cmocka_unit_test(servers_that_stand_still_are_lost),
 		cmocka_unit_test(a_server_that_is_gone_is_named),
 		cmocka_unit_test(a_server_that_goes_on_to_be_idle_is_given_up),
 		cmocka_unit_test(another_server_in_its_place_is_told),

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -150,6 +151,38 @@ static void few_are_made_at_once(void **state)
 	pool_stop(&pool);
 }
 
+static void *start_later(void *arg)
+{
+	const struct smd_server_config config = {.shards = 1,
+		.chunk_bytes = CHUNK,
+		.memory_bytes = 16 * SMD_BUFFER_POOL_STRIDE(CHUNK),
+		.transports = {[1] = {&moody, true}}};
+
+	usleep(300000);
+	pool_restart_server(arg, 0, &config);
+	return NULL;
+}
+
+/* A worker that is there before the server is refused by the carrier: the next transport would be,
+ * too, but for the moment in which the server comes. */
+static void a_carrier_that_is_not_there_is_not_its_transports_fault(void **state)
+{
+	struct pool pool;
+	pthread_t thread;
+
+	(void)state;
+	start(&pool, "tcp", 1, true, NULL);
+	pool_end_server(&pool, 0, 1);
+	capture_begin();
+	assert_int_equal(pthread_create(&thread, NULL, start_later, &pool), 0);
+	assert_int_equal(work(&pool, "either", 60), 0);
+	pthread_join(thread, NULL);
+	assert_false(capture_has("tries tcp after carried", NULL));
+	assert_true(capture_has("shard 0: goes over carried", NULL));
+	capture_end();
+	pool_stop(&pool);
+}
+
 static void what_times_out_is_tried_once_more(void **state)
 {
 	struct pool pool;
@@ -165,8 +198,8 @@ static void what_times_out_is_tried_once_more(void **state)
 	pool_stop(&pool);
 }
 
-/* Where the server could make no half in time it tries again, and tells the worker nothing of it; TCP is
- * for those of which that is so again. */
+/* Where the server could make no half in time it tries again, and tells the worker nothing of it;
+ * TCP is for those of which that is so again. */
 static void what_is_late_before_it_is_offered_is_tried_once_more(void **state)
 {
 	struct pool pool;
@@ -255,7 +288,8 @@ static void one_that_takes_both_takes_both(void **state)
 	smd_carried_trials.refuse = 1;
 	assert_int_equal(work(&pool, "carried", 60), 0);
 	assert_int_equal(smd_carried_trials.refuse, 0);
-	smd_carried_trials.refuse_later = 1; /* when it was tried, and before anything was offered */
+	smd_carried_trials.refuse_later =
+		1; /* when it was tried, and before anything was offered */
 	assert_int_equal(work(&pool, "carried", 60), 0);
 	assert_int_equal(smd_carried_trials.refuse_later, 0);
 	unsetenv("SUMMAND_TOKEN_FILE");
@@ -274,8 +308,8 @@ static void one_that_takes_no_other_lanes_refuses_them(void **state)
 		"workers are let in over carried only: this one has not asked for it"));
 	smd_carried_trials.refuse = 1;
 	assert_int_equal(work(&pool, "carried", 60), -EACCES);
-	assert_non_null(strstr(smd_error_message(),
-		"workers are let in over carried only: it is to be refused"));
+	assert_non_null(strstr(
+		smd_error_message(), "workers are let in over carried only: it is to be refused"));
 	smd_carried_trials.refuse_later = 1;
 	assert_int_equal(work(&pool, "carried", 60), -EACCES);
 	assert_non_null(strstr(smd_error_message(),
@@ -358,8 +392,8 @@ static void offers_are_proved(void **state)
 	for (int wrong = 0; wrong < 6; wrong++) {
 		ask_for_pair(&raw, &pool, &theirs);
 		assert_true(theirs.proved);
-		assert_int_equal(smd_handshake_prove_offer(&raw.handshake, true, &theirs.offer,
-					 TOKEN, &proof),
+		assert_int_equal(smd_handshake_prove_offer(
+					 &raw.handshake, true, &theirs.offer, TOKEN, &proof),
 			0);
 		assert_memory_equal(proof.bytes, theirs.proof.bytes, SMD_PROOF_SIZE);
 		own = theirs;
@@ -396,7 +430,8 @@ static void nothing_else_answers_an_offer(void **state)
 	raw_send(&raw, (struct smd_frame){.kind = SMD_FRAME_JOIN, .comm = 1}, NULL, 0);
 	raw_expect_end(&raw);
 	raw_close(&raw);
-	capture_await("no lane of hand over carried: the answer to PAIR must be PAIR, got JOIN", NULL);
+	capture_await(
+		"no lane of hand over carried: the answer to PAIR must be PAIR, got JOIN", NULL);
 	ask_for_pair(&raw, &pool, &theirs);
 	raw_close(&raw); /* it goes: the half that was offered goes with it */
 	capture_await("no lane of hand over carried: ", "closed");
@@ -411,6 +446,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(lanes_go_over_to_what_they_carry),
 		TEST(few_are_made_at_once),
+		TEST(a_carrier_that_is_not_there_is_not_its_transports_fault),
 		TEST(what_times_out_is_tried_once_more),
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
 		TEST(what_passes_is_tried_once_more),

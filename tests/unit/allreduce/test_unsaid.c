@@ -10,7 +10,9 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
+#include <unistd.h>
 #include <stdlib.h>
 
 #include "reduction_server/base/clock.h"
@@ -21,7 +23,8 @@ enum { RANKS = 2, COUNT = 100000, LARGE = 1 << 19, LOOK_MS = 400, HEARTBEAT_MS =
 
 #define PATIENCE_NS (20 * SMD_SECOND_NS) /* it takes a look, and longer on a busy host */
 
-static atomic_uint unsaid; /* the kind of frame whose next one cannot be allocated; 0: none */
+static atomic_uint unsaid;     /* the kind of frame whose next one cannot be allocated; 0: none */
+static atomic_int agrees = -1; /* or AGREE, after so many more of them; -1: none */
 
 int __real_smd_lane_send_control(
 	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length);
@@ -33,6 +36,10 @@ int __wrap_smd_lane_send_control(
 {
 	unsigned kind = frame->kind;
 
+	if (kind == SMD_FRAME_AGREE && atomic_load(&agrees) >= 0 &&
+		atomic_fetch_sub(&agrees, 1) == 0) {
+		return -ENOMEM;
+	}
 	if (kind == SMD_FRAME_HELD && frame->rank == 0 && atomic_load(&unsaid) == kind) {
 		return -ENOMEM; /* each: there are questions and answers, and both would do */
 	}
@@ -52,7 +59,8 @@ static void must_end(struct pool_rank *rank, unsigned kind, int (*call)(struct p
 		atomic_store(&unsaid, kind);
 	}
 	ret = call(rank);
-	CHECK(ret < 0 || kind == SMD_FRAME_HELD); /* who has all results, and nobody to ask, is done */
+	CHECK(ret < 0 ||
+		kind == SMD_FRAME_HELD); /* who has all results, and nobody to ask, is done */
 	CHECK(smd_error_message()[0] != '\0');
 	CHECK(smd_clock_ns() - begin < PATIENCE_NS);
 	CHECK(atomic_load(&unsaid) == 0 || kind == SMD_FRAME_HELD);
@@ -150,6 +158,61 @@ static void held_that_is_not_said_ends_the_lane(void **state)
 	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
 }
 
+/* ---- other tables ---- */
+
+enum { SERVERS = 3, TABLE_WORDS = 12 };
+
+static atomic_uint begun; /* ranks that have */
+
+static void *drain(void *arg)
+{
+	while (atomic_load(&begun) < RANKS) {
+		usleep(1000);
+	}
+	pool_end_server(arg, 0, 0);
+	return NULL;
+}
+
+/* Until it, or another rank, has failed, or the server has long left. */
+static void work(struct pool_rank *rank)
+{
+	float value = 1;
+	int ret = 0;
+
+	atomic_fetch_add(&begun, 1);
+	for (unsigned k = 0; ret == 0 && k < 3000; k++) {
+		ret = smd_allreduce(rank->comm, &value, &value, 1, SMD_FLOAT32, SMD_SUM);
+		value = 1;
+	}
+	CHECK(ret == 0 || smd_error_message()[0] != '\0');
+}
+
+/* Whatever word of another table it is, at rank 0 or another one: the lane ends, and who was about
+ * to go on with the table has it still. */
+static void a_word_of_a_table_that_is_not_said_ends_the_lane(void **state)
+{
+	const struct smd_server_config one = {
+		.shards = 1, .heartbeat_ms = HEARTBEAT_MS, .drain_s = 3};
+	const struct smd_server_config configs[SERVERS] = {one, one, one};
+
+	(void)state;
+	setenv("SUMMAND_HEARTBEAT_LIMIT", "4.8", 1);
+	for (int n = 0; n < TABLE_WORDS; n++) {
+		struct pool pool;
+		pthread_t thread;
+
+		pool_start(&pool, "loopback", SERVERS, configs);
+		atomic_store(&begun, 0);
+		atomic_store(&agrees, n);
+		CHECK(pthread_create(&thread, NULL, drain, &pool) == 0);
+		pool_run(&pool, RANKS, "unsaid", work, NULL);
+		pthread_join(thread, NULL);
+		atomic_store(&agrees, -1);
+		pool_stop(&pool);
+	}
+	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +220,7 @@ int main(void)
 		cmocka_unit_test(left_that_is_not_said_ends_the_lane),
 		cmocka_unit_test(joined_that_is_not_said_ends_the_lane),
 		cmocka_unit_test(held_that_is_not_said_ends_the_lane),
+		cmocka_unit_test(a_word_of_a_table_that_is_not_said_ends_the_lane),
 	};
 
 	return cmocka_run_group_tests_name("unsaid", tests, NULL, NULL);

@@ -27,8 +27,7 @@ static struct tcp_lane *tcp_of(const struct end *end)
 
 static void keepalive_only(struct end *end)
 {
-	tcp_of(end)->watch.patience_ms = PATIENCE_MS;
-	smd_lane_keepalive_only(end->lane);
+	smd_lane_keepalive_only(end->lane, PATIENCE_MS);
 }
 
 static void cut_off(const struct end *end)

@@ -235,7 +235,7 @@ static void attempt_try(struct smd_net_attempt *attempt)
 			comm->lanes[i].lane = NULL;
 			attempt_failed(attempt, ret, error.text);
 		} else {
-			smd_lane_keepalive_only(comm->lanes[i].lane);
+			smd_lane_keepalive_only(comm->lanes[i].lane, SMD_LANE_SILENT_MS);
 		}
 	}
 }
@@ -425,8 +425,7 @@ static int attempt_step(struct smd_net_attempt *attempt)
 		return NCCL_SUCCESS;
 	}
 	/* Others take minutes to say so. */
-	if (!attempt->reached && !attempt_over(attempt)->times_out &&
-		attempt_is_late(attempt, 1)) {
+	if (!attempt->reached && !attempt_over(attempt)->times_out && attempt_is_late(attempt, 1)) {
 		attempt_failed(attempt, -ETIMEDOUT, "it does not answer");
 	}
 	return attempt->err && !attempt_again(attempt) ? attempt_give_up(attempt) : NCCL_SUCCESS;

@@ -4,8 +4,9 @@
  * Each lane that comes is a connection of its own until it has said in GREET which one it is of:
  * then it joins the lanes that have come before, or waits for the others. What does not know the
  * handle's nonce, or says nothing in time, is dropped. A lane that is to carry another (pair.h) is
- * answered by half of that one, which takes its place when it opens. There is no limit to how long nobody comes:
- * the other end's process may be busy with something else, and NCCL knows when to stop asking.
+ * answered by half of that one, which takes its place when it opens. There is no limit to how long
+ * nobody comes: the other end's process may be busy with something else, and NCCL knows when to
+ * stop asking.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -102,7 +103,7 @@ static void listen_on_accept(void *owner, struct smd_lane *lane, int shard)
 	arrival->since_ns = smd_clock_ns();
 	arrival->comm->arrival = arrival;
 	arrival->comm->lanes[0].lane = lane;
-	smd_lane_keepalive_only(lane);
+	smd_lane_keepalive_only(lane, SMD_LANE_SILENT_MS);
 	snprintf(arrival->comm->peer, sizeof(arrival->comm->peer), "%s", smd_lane_peer_name(lane));
 	TAILQ_INSERT_TAIL(&listen->arrivals, arrival, link);
 	listen->narrivals++;
@@ -134,8 +135,8 @@ static int greet_check(const struct smd_net_arrival *arrival, const struct smd_l
 	unsigned lanes = smd_lane_can_advertise(lane) || carries ? 1 : handle->lanes;
 
 	if (carries && !smd_net_carried_by(&arrival->listen->options, lane->ops)) {
-		return smd_error_set(error, EPROTO, "GREET: no lanes are made over %s here",
-			lane->ops->name);
+		return smd_error_set(
+			error, EPROTO, "GREET: no lanes are made over %s here", lane->ops->name);
 	}
 	if (!carries && handle->ports[lane->ops->port_slot] == 0) {
 		return smd_error_set(error, EPROTO, "GREET: a lane over %s must carry another here",
@@ -213,8 +214,8 @@ static int made_on_header(
 {
 	(void)owner;
 	(void)payload;
-	return smd_error_set(error, EPROTO, "%s: must come after ACCEPT",
-		smd_frame_kind_name(frame->kind));
+	return smd_error_set(
+		error, EPROTO, "%s: must come after ACCEPT", smd_frame_kind_name(frame->kind));
 }
 
 static void made_on_closed(void *owner, int err, const char *reason)
@@ -401,8 +402,8 @@ static int listen_open(struct smd_net_listen *listen, const struct smd_nccl_devi
 		const struct smd_transport_ops *transport = listen->options.transports[i];
 		struct smd_error reason = {""};
 
-		ret = listen_for(listen, transport, address,
-			&handle->ports[transport->port_slot], &reason);
+		ret = listen_for(
+			listen, transport, address, &handle->ports[transport->port_slot], &reason);
 		open += ret == 0;
 		if (ret) {
 			smd_error_set(error, -ret, "%s", reason.text);
