@@ -39,6 +39,7 @@ struct perf_settings {
 	int iters;
 	int warmup;
 	int inflight; /* operations at the same time */
+	int rolling;  /* always as many, not all again when all have ended */
 	int comms;    /* communicators that they are dealt to */
 	int in_place;
 	int each; /* iterations' times are kept, and all results are checked */
@@ -46,6 +47,16 @@ struct perf_settings {
 	int local;         /* ranks to fork, 0: this process is one rank */
 	int local_servers; /* servers to start for them */
 };
+
+/* Processor time from one moment to another: this process's, and this host's in ticks. */
+struct perf_processor {
+	double own_us;
+	double idle_ticks;
+	double host_ticks; /* of all processors, idle or not; 0 where it is not known */
+};
+
+void perf_processor_begin(struct perf_processor *spent);
+void perf_processor_end(struct perf_processor *spent);
 
 /* One size, of all iterations and the slowest rank of each figure. */
 struct perf_row {
@@ -57,7 +68,8 @@ struct perf_row {
 	double high_us; /* the 95th percentile */
 	double cpu_us; /* processor time of a rank's process per operation, the mean of all ranks; 0
 			  with one iteration */
-	uint64_t wrong;  /* elements, on all ranks */
+	struct perf_processor spent; /* of this rank, in the timed iterations */
+	uint64_t wrong;              /* elements, on all ranks */
 	double *each_us; /* of this rank, in order, with settings->each; it is freed by the rank */
 };
 

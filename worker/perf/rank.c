@@ -1,20 +1,17 @@
 /* Measures all sizes as one rank of a communicator. */
 #include <errno.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 
-#include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
+#include "worker/perf/iterations.h"
 #include "worker/perf/perf.h"
 #include "worker/summand.h"
 
 #define PERCENTILE   95
 #define TICKS_PER_US 10.0 /* times travel as whole numbers of 0.1 us: up to 214 s */
 #define ALIGNMENT    4096
-#define STALE_BYTE   0xa5
 
 /* What each rank tells the others about a size. */
 enum { MEDIAN, MIN, MAX, HIGH, TIMES, CPU = TIMES, WRONG, FIGURES };
@@ -62,118 +59,16 @@ static int gather(smd_comm *comm, const int32_t mine[FIGURES], struct perf_row *
 	return ret;
 }
 
-/* The buffers of one size: an input, which is sent if not in place, and one for each operation in
- * flight. */
-struct buffers {
-	void *input;
-	uint8_t *recv;
-	size_t stride; /* from one result to the next */
-	smd_request **requests;
-};
-
-static uint8_t *buffer_of(const struct buffers *buffers, int operation)
+static int measure(struct perf_run *run, struct perf_row *row)
 {
-	return buffers->recv + (size_t)operation * buffers->stride;
-}
-
-static const void *sent_by(
-	const struct perf_settings *settings, const struct buffers *buffers, int operation)
-{
-	return settings->in_place ? buffer_of(buffers, operation) : buffers->input;
-}
-
-/* What was right before must not pass for a result. */
-static void prepare(const struct perf_settings *settings, const struct buffers *buffers)
-{
-	for (int k = 0; k < settings->inflight; k++) {
-		if (settings->in_place) {
-			memcpy(buffer_of(buffers, k), buffers->input, buffers->stride);
-		} else {
-			memset(buffer_of(buffers, k), STALE_BYTE, buffers->stride);
-		}
-	}
-}
-
-/* All operations that are to be in flight, from the first call to the last result. */
-static int run_once(const struct perf_settings *settings, smd_comm **comms,
-	const struct buffers *buffers, size_t count)
-{
-	enum smd_dtype dtype = (enum smd_dtype)settings->dtype;
-	enum smd_op op = (enum smd_op)settings->op;
-	int started = 0;
-	int ret = 0;
-
-	if (settings->inflight == 1) {
-		return smd_allreduce(
-			comms[0], sent_by(settings, buffers, 0), buffers->recv, count, dtype, op);
-	}
-	for (int k = 0; ret == 0 && k < settings->inflight; k++) {
-		ret = smd_allreduce_start(comms[k % settings->comms], sent_by(settings, buffers, k),
-			buffer_of(buffers, k), count, dtype, op, &buffers->requests[k]);
-		started += ret == 0;
-	}
-	for (int k = 0; k < started; k++) {
-		int err = smd_request_wait(buffers->requests[k]);
-
-		ret = ret ? ret : err;
-	}
-	return ret;
-}
-
-static uint64_t check_all(
-	const struct perf_settings *settings, const struct buffers *buffers, size_t count)
-{
-	uint64_t wrong = 0;
-
-	for (int k = 0; k < settings->inflight; k++) {
-		wrong += perf_input_check(buffer_of(buffers, k), count, settings->dtype,
-			settings->wire, settings->op, settings->nranks, settings->zeros);
-	}
-	return wrong;
-}
-
-/* Processor time of all of this process's threads so far. */
-static double cpu_us(void)
-{
-	struct rusage usage;
-
-	getrusage(RUSAGE_SELF, &usage);
-	return (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1e6 +
-	       (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
-}
-
-/* Iterations of the warm-up have numbers below 0. */
-static bool is_checked(const struct perf_settings *settings, int iteration)
-{
-	return settings->each || iteration < 0 || iteration == settings->iters - 1;
-}
-
-static int measure(const struct perf_settings *settings, smd_comm **comms,
-	const struct buffers *buffers, double *times, struct perf_row *row)
-{
+	const struct perf_settings *settings = run->settings;
 	int n = settings->iters;
-	uint64_t wrong = 0;
-	double cpu = 0; /* of all timed operations but the last, which is prepared and checked */
+	double *times = run->times;
 	int32_t mine[FIGURES];
-	int ret = smd_barrier(comms[0]);
+	int ret = smd_barrier(run->comms[0]);
 
-	for (int i = -settings->warmup; ret == 0 && i < n; i++) {
-		double begin;
-
-		if (i == 0 || i == n - 1) {
-			cpu = cpu_us() - cpu;
-		}
-		if (is_checked(settings, i)) {
-			prepare(settings, buffers);
-		}
-		begin = smd_clock_seconds();
-		ret = run_once(settings, comms, buffers, row->count);
-		if (i >= 0) {
-			times[i] = (smd_clock_seconds() - begin) * 1e6 / settings->inflight;
-		}
-		if (ret == 0 && is_checked(settings, i)) {
-			wrong += check_all(settings, buffers, row->count);
-		}
+	if (ret == 0) {
+		ret = settings->rolling ? perf_run_rolling(run) : perf_run_in_turn(run);
 	}
 	if (ret) {
 		return ret;
@@ -181,14 +76,17 @@ static int measure(const struct perf_settings *settings, smd_comm **comms,
 	if (row->each_us) {
 		memcpy(row->each_us, times, (size_t)n * sizeof(*times));
 	}
+	if (run->timed) {
+		row->spent = run->spent;
+	}
 	qsort(times, (size_t)n, sizeof(*times), compare_doubles);
 	mine[MEDIAN] = ticks(times[n / 2]);
 	mine[MIN] = ticks(times[0]);
 	mine[MAX] = ticks(times[n - 1]);
 	mine[HIGH] = ticks(times[(n - 1) * PERCENTILE / 100]);
-	mine[CPU] = n > 1 ? ticks(cpu / (n - 1) / settings->inflight) : 0;
-	mine[WRONG] = wrong < INT32_MAX ? (int32_t)wrong : INT32_MAX;
-	return gather(comms[0], mine, row);
+	mine[CPU] = run->timed ? ticks(run->spent.own_us / run->timed / settings->inflight) : 0;
+	mine[WRONG] = run->wrong < INT32_MAX ? (int32_t)run->wrong : INT32_MAX;
+	return gather(run->comms[0], mine, row);
 }
 
 static int run_size(const struct perf_settings *settings, smd_comm **comms, uint64_t bytes,
@@ -197,40 +95,42 @@ static int run_size(const struct perf_settings *settings, smd_comm **comms, uint
 	size_t size = smd_dtype_size((enum smd_dtype)settings->dtype);
 	size_t room = (bytes / ALIGNMENT + 1) * ALIGNMENT;
 	size_t inflight = (size_t)settings->inflight;
-	double *times = calloc((size_t)settings->iters, sizeof(*times));
-	struct buffers buffers = {
+	struct perf_run run = {
+		.settings = settings,
+		.comms = comms,
+		.count = bytes / size,
 		.input = aligned_alloc(ALIGNMENT, room),
 		.recv = aligned_alloc(ALIGNMENT, room * inflight),
 		.stride = room,
-		.requests = calloc(inflight, sizeof(*buffers.requests)),
+		.requests = calloc(inflight, sizeof(*run.requests)),
+		.times = calloc((size_t)settings->iters, sizeof(*run.times)),
 	};
 	int ret;
 
-	*row = (struct perf_row){.bytes = bytes / size * size, .count = bytes / size};
+	*row = (struct perf_row){.bytes = bytes / size * size, .count = run.count};
 	if (settings->each) {
 		row->each_us = calloc((size_t)settings->iters, sizeof(*row->each_us));
 	}
-	if (!times || (settings->each && !row->each_us) || !buffers.input || !buffers.recv ||
-		!buffers.requests) {
+	if (!run.times || (settings->each && !row->each_us) || !run.input || !run.recv ||
+		!run.requests) {
 		ret = smd_error_set(
 			error, ENOMEM, "%llu bytes: out of memory", (unsigned long long)bytes);
 		goto free_buffers;
 	}
-	memset(buffers.input, STALE_BYTE, room);
-	perf_input_fill(buffers.input, row->count, settings->dtype, settings->wire, settings->op,
+	memset(run.input, 0, room);
+	perf_input_fill(run.input, row->count, settings->dtype, settings->wire, settings->op,
 		settings->rank);
-	perf_input_zero(buffers.input, row->bytes, settings->zeros);
-	prepare(settings, &buffers);
-	ret = measure(settings, comms, &buffers, times, row);
+	perf_input_zero(run.input, row->bytes, settings->zeros);
+	ret = measure(&run, row);
 	if (ret) {
 		smd_error_set(error, -ret, "%llu bytes: %s", (unsigned long long)bytes,
 			smd_error_message());
 	}
 free_buffers:
-	free(times);
-	free(buffers.input);
-	free(buffers.recv);
-	free(buffers.requests);
+	free(run.times);
+	free(run.input);
+	free(run.recv);
+	free(run.requests);
 	return ret;
 }
 

@@ -27,7 +27,11 @@ void perf_report_begin(const struct perf_settings *settings)
 	printf("# %d iterations after %d; time is the median of the slowest rank; GB/s of 10^9 "
 	       "bytes\n",
 		settings->iters, settings->warmup);
-	if (settings->inflight > 1) {
+	if (settings->rolling) {
+		printf("# always %d operations at the same time: when the oldest has ended the "
+		       "next begins; time is of as many, divided by them\n",
+			settings->inflight);
+	} else if (settings->inflight > 1) {
 		printf("# %d operations at the same time; time is of all, divided by them\n",
 			settings->inflight);
 	}
@@ -49,6 +53,19 @@ void perf_report_row(const struct perf_settings *settings, const struct perf_row
 	fflush(stdout);
 }
 
+/* Percent of their time in which this host's processors had nothing to do; below 0: not known. */
+static double idle_percent(const struct perf_row *rows, unsigned nrows)
+{
+	double idle = 0;
+	double all = 0;
+
+	for (unsigned i = 0; i < nrows; i++) {
+		idle += rows[i].spent.idle_ticks;
+		all += rows[i].spent.host_ticks;
+	}
+	return all > 0 ? 100 * idle / all : -1;
+}
+
 /* NULL: they have not been kept. */
 static json_t *each_json(const struct perf_settings *settings, const struct perf_row *row)
 {
@@ -64,11 +81,11 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 	unsigned nrows, const struct smd_stats *stats)
 {
 	json_t *results = json_array();
-	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:s, s:{s:I, s:I}, s:{s:I, s:I}, "
+	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:b, s:s, s:{s:I, s:I}, s:{s:I, s:I}, "
 				 "s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:o}",
 		"version", SUMMAND_VERSION, "nranks", settings->nranks, "iters", settings->iters,
-		"warmup", settings->warmup, "inflight", settings->inflight, "wire",
-		smd_dtype_name(settings->wire), "rdma", "requests",
+		"warmup", settings->warmup, "inflight", settings->inflight, "rolling",
+		settings->rolling, "wire", smd_dtype_name(settings->wire), "rdma", "requests",
 		(json_int_t)stats->rdma_requests, "doorbells", (json_int_t)stats->rdma_doorbells,
 		"history", "bytes", (json_int_t)stats->history_bytes, "limit",
 		(json_int_t)stats->history_limit, "undo", "bytes", (json_int_t)stats->undo_bytes,
@@ -78,18 +95,19 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 
 	for (unsigned i = 0; root && i < nrows; i++) {
 		const struct perf_row *row = &rows[i];
+		double idle = idle_percent(row, 1);
 
 		json_array_append_new(results,
-			json_pack(
-				"{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f}, s:f, s:f, s:f, s:I, "
-				"s:o*}",
+			json_pack("{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f}, "
+				  "s:f, s:o, s:f, s:f, s:I, s:o*}",
 				"bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count,
 				"dtype", smd_dtype_name(settings->dtype), "op",
 				smd_op_name(settings->op), "time_us", "median", row->median_us,
 				"min", row->min_us, "max", row->max_us, "p95", row->high_us,
-				"cpu_us", row->cpu_us, "algbw_GBps", algbw(row), "busbw_GBps",
-				busbw(settings, row), "wrong", (json_int_t)row->wrong, "each_us",
-				each_json(settings, row)));
+				"cpu_us", row->cpu_us, "idle_percent",
+				idle < 0 ? json_null() : json_real(idle), "algbw_GBps", algbw(row),
+				"busbw_GBps", busbw(settings, row), "wrong", (json_int_t)row->wrong,
+				"each_us", each_json(settings, row)));
 	}
 	json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
 	printf("\n");
@@ -104,6 +122,7 @@ static uint64_t kib(uint64_t bytes)
 void perf_report_end(const struct perf_settings *settings, const struct perf_row *rows,
 	unsigned nrows, const struct smd_stats *stats)
 {
+	double idle = idle_percent(rows, nrows);
 	uint64_t wrong = 0;
 
 	for (unsigned i = 0; i < nrows; i++) {
@@ -117,6 +136,11 @@ void perf_report_end(const struct perf_settings *settings, const struct perf_row
 			       " doorbells, %.1f each\n",
 				stats->rdma_requests, stats->rdma_doorbells,
 				(double)stats->rdma_requests / (double)stats->rdma_doorbells);
+		}
+		if (idle >= 0) {
+			printf("# processors of this host: idle for %.0f %% of the timed "
+			       "iterations\n",
+				idle);
 		}
 		printf("# in case a server is lost, at most %" PRIu64 " KiB of %" PRIu64
 		       " were kept, and %" PRIu64 " of %" PRIu64

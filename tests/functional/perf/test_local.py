@@ -1,6 +1,7 @@
 """summand-perf with servers and ranks of its own: its table, its JSON, its usage errors."""
 
 import json
+import re
 import unittest
 
 from programs import ProgramTest
@@ -22,6 +23,7 @@ class LocalTest(ProgramTest):
         self.assertEqual([row[:4] for row in rows], [["4", "1", "float32", "sum"], ["4096", "1024", "float32", "sum"],
                                                     ["1048576", "262144", "float32", "sum"]])
         self.assertEqual([row[7] for row in rows], ["0", "0", "0"])
+        self.assertNotIn("operations at the same time", done.stdout)
         self.assertRegex(lines[-2], r"# in case a server is lost, at most \d+ KiB of 4096 were kept, and 0 of 65536 of inputs in place; "
                                     r"the table of servers changed \d+ times, at most \d+ were there at once, and all took \d+ KiB$")
         self.assertEqual(lines[-1], "# wrong elements: 0 OK")
@@ -40,7 +42,7 @@ class LocalTest(ProgramTest):
         self.assertGreater(report["tables"]["bytes"], 0)
         for result in report["results"]:
             self.assertEqual(set(result), {"bytes", "count", "dtype", "op", "time_us", "algbw_GBps", "busbw_GBps",
-                                           "cpu_us", "wrong"})
+                                           "cpu_us", "idle_percent", "wrong"})
             self.assertEqual(result["count"], result["bytes"] // 4)
             self.assertEqual((result["dtype"], result["op"], result["wrong"]), ("int32", "sum", 0))
             time_us = result["time_us"]
@@ -64,6 +66,31 @@ class LocalTest(ProgramTest):
                              "--iters=4", "--each", "--json")
             self.assertEqual(done.returncode, 0, done)
             self.assertEqual([result["wrong"] for result in json.loads(done.stdout)["results"]], [0, 0, 0])
+
+    def test_rolling(self):
+        """The next operation begins when the oldest has ended, whatever communicator it is in; all results are right."""
+        for options in (), ("--inflight=1", "--warmup=0", "--each"), ("--comms=2",), ("--in-place", "--each"):
+            with self.subTest(options=options):
+                done = self.perf("--local=2", "--local-servers=1", "--rolling", "--inflight=3", "--sizes=4,100000", "--iters=4",
+                                 "--json", *options)
+                self.assertEqual(done.returncode, 0, done)
+                report = json.loads(done.stdout)
+                self.assertTrue(report["rolling"])
+                for result in report["results"]:
+                    self.assertEqual(result["wrong"], 0)
+                    time_us = result["time_us"]
+                    self.assertTrue(0 < time_us["min"] <= time_us["median"] <= time_us["max"], time_us)
+                    self.assertEqual(len(result.get("each_us", [])), 4 if "--each" in options else 0)
+        done = self.perf("--local=2", "--local-servers=1", "--rolling", "--inflight=3", "--sizes=4K", "--iters=2")
+        self.assertIn("# always 3 operations at the same time", done.stdout)
+
+    def test_idle_share_of_processors(self):
+        """It is that of timed iterations, which one alone is not: that one is checked."""
+        done = self.perf("--local=2", "--local-servers=1", "--sizes=1M", "--iters=100")
+        idle = re.search(r"^# processors of this host: idle for (\d+) % of the timed iterations$", done.stdout, re.MULTILINE)
+        self.assertTrue(idle and 0 <= int(idle[1]) <= 100, done)
+        done = self.perf("--local=2", "--local-servers=1", "--sizes=4K", "--iters=1", "--json")
+        self.assertIsNone(json.loads(done.stdout)["results"][0]["idle_percent"])
 
     def test_float32_in_two_bytes(self):
         for wire, name in (("bf16", "bfloat16"), ("fp16", "float16")):
