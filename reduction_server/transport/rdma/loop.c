@@ -38,6 +38,16 @@ static unsigned first_turn(void)
 	return atomic_fetch_add(&loops_made, 1) + (unsigned)getpid();
 }
 
+/* Once: a wrong variable is wrong for each lane, and each is tried again. */
+static void warn_of_settings(const struct smd_error *error)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+	if (!atomic_flag_test_and_set(&warned)) {
+		smd_log(SMD_LOG_WARN, "rdma", "%s; RDMA is not used", error->text);
+	}
+}
+
 static int loop_create(struct event_base *base, struct rdma_loop **out, struct smd_error *error)
 {
 	struct rdma_loop *loop = calloc(1, sizeof(*loop));
@@ -48,7 +58,7 @@ static int loop_create(struct event_base *base, struct rdma_loop **out, struct s
 	}
 	ret = smd_rdma_settings_read(&loop->settings, error);
 	if (ret) {
-		smd_log(SMD_LOG_WARN, "rdma", "%s; RDMA is not used", error->text);
+		warn_of_settings(error);
 		goto free_loop;
 	}
 	loop->base = base;

@@ -50,22 +50,32 @@ void capture_begin(void)
 	signal(SIGABRT, on_abort);
 }
 
-bool capture_has(const char *text, const char *other)
+static unsigned lines_with(const char *text, const char *other)
 {
 	off_t size = lseek(kept, 0, SEEK_END);
 	char *all = calloc(1, (size_t)size + 1);
 	char *rest = all;
 	char *line;
-	bool found = false;
+	unsigned found = 0;
 
 	if (!all || pread(kept, all, (size_t)size, 0) < 0) {
 		abort();
 	}
-	while (!found && (line = strsep(&rest, "\n"))) {
-		found = strstr(line, text) && (!other || strstr(line, other));
+	while ((line = strsep(&rest, "\n"))) {
+		found += strstr(line, text) && (!other || strstr(line, other));
 	}
 	free(all);
 	return found;
+}
+
+bool capture_has(const char *text, const char *other)
+{
+	return lines_with(text, other) > 0;
+}
+
+unsigned capture_count(const char *text)
+{
+	return lines_with(text, NULL);
 }
 
 void capture_await(const char *text, const char *other)

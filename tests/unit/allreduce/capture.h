@@ -12,6 +12,9 @@ void capture_begin(void);
 /* Whether a line with both texts (the second may be NULL) has been said. */
 bool capture_has(const char *text, const char *other);
 
+/* How many lines have it. */
+unsigned capture_count(const char *text);
+
 /* Waits until it has been said: a few seconds, then the test fails. */
 void capture_await(const char *text, const char *other);
 

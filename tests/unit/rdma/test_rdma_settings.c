@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "reduction_server/transport/rdma/settings.h"
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/rdma/peer.h"
 
 #define LENGTH 5000u
@@ -168,6 +169,26 @@ static void what_cannot_be_is_refused(void **state)
 	event_base_free(base);
 }
 
+/* Lanes that cannot be are tried again and again, and each shard and connection has a loop. */
+static void a_wrong_variable_is_told_once(void **state)
+{
+	struct event_base *base = event_base_new();
+	struct smd_error error = {""};
+	struct rdma_loop *loop;
+
+	(void)state;
+	script_reset();
+	setenv("SUMMAND_RDMA_RETRIES", "-1", 1);
+	capture_begin();
+	for (int i = 0; i < 3; i++) {
+		assert_int_equal(smd_rdma_loop_get(base, &loop, &error), -EINVAL);
+	}
+	unsetenv("SUMMAND_RDMA_RETRIES");
+	assert_int_equal(capture_count("RDMA is not used"), 1);
+	capture_end();
+	event_base_free(base);
+}
+
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, settings_set_up, stage_tear_down)
 
 int main(void)
@@ -177,6 +198,7 @@ int main(void)
 		cmocka_unit_test(what_is_set_reaches_the_device),
 		cmocka_unit_test(who_waits_longer_for_packets_waits_longer_for_lanes),
 		cmocka_unit_test(no_more_stays_registered_than_is_set),
+		cmocka_unit_test(a_wrong_variable_is_told_once),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};
 
