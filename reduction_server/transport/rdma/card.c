@@ -181,12 +181,14 @@ static void card_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
  * or not at all. */
 static void card_watch_removal(struct rdma_card *card, const struct smd_verbs_port *port)
 {
+	static const uint8_t none[16];
+
 	if (card->id || smd_rdma_loop_open_channel(card->loop, NULL) ||
 		smd_verbs_id_create(card->loop->channel, &card->endpoint, &card->id)) {
 		return;
 	}
 	card->endpoint.on_event = card_on_event;
-	if (smd_verbs_bind(card->id, port->gid)) {
+	if (smd_verbs_bind(card->id, memcmp(port->address, none, 16) ? port->address : port->gid)) {
 		smd_verbs_id_destroy(card->id);
 		card->id = NULL;
 	}

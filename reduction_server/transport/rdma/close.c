@@ -175,6 +175,8 @@ static void lane_leave_to_maker(struct rdma_lane *lane)
 	}
 	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
 	lane_forget_advertisements(lane);
+	lane->callbacks = NULL; /* who may be gone when the other end writes meanwhile */
+	lane->owner = NULL;
 	lane->drain.end = making_end_with_loop;
 	LIST_INSERT_HEAD(&lane->loop->drains, &lane->drain, link);
 }
@@ -434,6 +436,7 @@ void smd_rdma_close(struct smd_lane *outer)
 	}
 	if (lane->making.under_way) {
 		lane->making.unwanted = true; /* if it has not been taken up yet */
+		lane->pair.ops = &gone_pair;
 		lane_leave_to_maker(lane);
 		return;
 	}

@@ -80,7 +80,9 @@ struct rdma_loop {
 	LIST_HEAD(, rdma_drain) drains;
 	struct rdma_maker *maker; /* NULL: nobody has needed it */
 	LIST_HEAD(, rdma_card) cards; /* opened here (card.h), */
-	unsigned turn; /* of the next lane that answers here, among ports that are as good for it */
+	unsigned turn;  /* of the next lane that answers here, among ports that are as good; */
+	uint32_t first; /* a server's: where turns begin, and that it listens anywhere, */
+	bool anywhere;  /* as in a wish (port.h) */
 	struct smd_verbs_port *ports; /* [nports], of them */
 	unsigned nports;
 	uint64_t ports_ns; /* when that was known; 0: it is not, or has changed */

@@ -12,7 +12,6 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/transport/rdma/maker.h"
 
-#define PORTS_MOST 256 /* addresses that are looked at */
 #define FRESH_NS   SMD_SECOND_NS /* so long what is known of ports counts as true */
 
 /* With the maker. */
@@ -23,25 +22,24 @@ struct rdma_listing {
 	uint64_t before_ns;           /* since then those are known that it began with: */
 	struct smd_verbs_port *known; /* [nknown]; their cards stay open meanwhile */
 	unsigned nknown;
-	struct smd_verbs_port *ports; /* [found], or -errno */
+	struct smd_verbs_port *ports; /* [found]; NULL with -errno */
 	int found;
 };
 
-static void loop_take(struct rdma_loop *loop, int found)
+static void loop_take(struct rdma_loop *loop, struct smd_verbs_port *ports, int found)
 {
+	free(loop->ports);
+	loop->ports = ports;
 	loop->nports = found > 0 ? (unsigned)found : 0;
 	loop->ports_ns = found < 0 ? 0 : smd_clock_ns();
 }
 
 static int ports_read(struct rdma_loop *loop)
 {
-	int found;
+	struct smd_verbs_port *ports;
+	int found = smd_verbs_ports("", &ports);
 
-	if (!loop->ports) {
-		loop->ports = calloc(PORTS_MOST, sizeof(*loop->ports));
-	}
-	found = loop->ports ? smd_verbs_ports("", loop->ports, PORTS_MOST) : -ENOMEM;
-	loop_take(loop, found);
+	loop_take(loop, ports, found);
 	return found < 0 ? found : 0;
 }
 
@@ -65,7 +63,7 @@ static void job_read(struct rdma_job *job)
 	struct rdma_listing *listing =
 		(struct rdma_listing *)((char *)job - offsetof(struct rdma_listing, job));
 
-	listing->found = smd_verbs_ports("", listing->ports, PORTS_MOST);
+	listing->found = smd_verbs_ports("", &listing->ports);
 	for (int i = 0; i < listing->found; i++) {
 		struct smd_verbs_port *port = &listing->ports[i];
 		struct ibv_context *device = listing_device(listing, port->name);
@@ -87,12 +85,10 @@ static void listing_free(struct rdma_listing *listing)
 static void listing_take(struct rdma_listing *listing)
 {
 	struct rdma_loop *loop = listing->loop;
-	struct smd_verbs_port *old = loop->ports;
 
 	if (loop->ports_ns == listing->before_ns) {
-		loop->ports = listing->ports;
-		listing->ports = old;
-		loop_take(loop, listing->found);
+		loop_take(loop, listing->ports, listing->found);
+		listing->ports = NULL;
 	}
 }
 
@@ -127,14 +123,14 @@ static struct rdma_listing *listing_create(struct rdma_loop *loop)
 	}
 	listing->loop = loop;
 	listing->before_ns = loop->ports_ns;
-	listing->nknown = loop->nports;
-	listing->known = calloc(PORTS_MOST, sizeof(*listing->known));
-	listing->ports = calloc(PORTS_MOST, sizeof(*listing->ports));
-	if (!listing->known || !listing->ports) {
+	listing->known = calloc(loop->nports + 1, sizeof(*listing->known));
+	if (!listing->known) {
 		listing_free(listing);
 		return NULL;
 	}
-	memcpy(listing->known, loop->ports, loop->nports * sizeof(*loop->ports));
+	for (; listing->nknown < loop->nports; listing->nknown++) {
+		listing->known[listing->nknown] = loop->ports[listing->nknown];
+	}
 	listing->job = (struct rdma_job){.run = job_read, .done = job_on_read};
 	listing->drain.end = listing_end_with_loop;
 	return listing;

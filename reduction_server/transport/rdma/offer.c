@@ -152,18 +152,23 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 	smd_rdma_lane_end(lane, -ETIMEDOUT, text);
 }
 
-/* Who offers is a shard, and prepared for its own card. Who answers has lanes to shards of many servers,
- * mostly of the same few numbers. */
+/* Who offers is a shard, and prepared for its own card. Who answers has lanes to shards of many
+ * servers, mostly of the same few numbers. Lanes of no shard (NCCL's) were led to a card by who
+ * asked for them. */
 static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carrier,
 	const struct smd_rdma_offer *other, struct smd_error *error)
 {
 	uint8_t local[16];
 	bool known = smd_lane_local_address(carrier, local);
+	bool sharded = lane->shard != (unsigned)SMD_SHARD_UNKNOWN;
 	const struct smd_rdma_wish wish = {
 		.devices = lane->loop->settings.devices,
 		.local = known ? local : NULL,
 		.other = other,
-		.turn = other ? lane->loop->turn++ : lane->shard,
+		.turn = other || !sharded ? lane->loop->turn++ : lane->shard,
+		.first = lane->loop->first,
+		.anywhere = lane->loop->anywhere,
+		.stays = !sharded,
 	};
 
 	if (known && smd_address_bytes_stay_here(local)) { /* and devices are on the network */

@@ -1,6 +1,7 @@
 /* Chooses ports. */
 #include "reduction_server/transport/rdma/port.h"
 
+#include <arpa/inet.h>
 #include <string.h>
 
 #include "reduction_server/base/parse.h"
@@ -10,6 +11,7 @@
 #define SCORE_LOCAL 1000u /* above that of any address of the other end, */
 #define SCORE_HERE  200u  /* as this is, with which it is less than that */
 #define GID_SIZE    16
+#define USUAL_PORT  2222u /* a server's, which alone on its host begins with the first */
 /* A port of less than one so-manieth of another's speed takes no turns with it: as each operation
  * is dealt to all lanes alike, all would be as slow. */
 #define SLOWER 2u
@@ -68,11 +70,44 @@ bool smd_rdma_port_listens(const char *address, const char *root, struct smd_rdm
 	if (!known || smd_address_bytes_stay_here(out->local)) {
 		return false;
 	}
-	if ((memcmp(out->local, any[0], 16) == 0 || memcmp(out->local, any[1], 16) == 0) &&
-		!smd_bandwidth_interface(address, root, out->interface)) {
+	out->anywhere = memcmp(out->local, any[0], 16) == 0 || memcmp(out->local, any[1], 16) == 0;
+	if (out->anywhere && !smd_bandwidth_interface(address, root, out->interface)) {
 		out->interface[0] = '\0';
 	}
 	return true;
+}
+
+static uint32_t bits_reversed(uint32_t bits)
+{
+	uint32_t reversed = 0;
+
+	for (unsigned i = 0; i < 32; i++) {
+		reversed |= (bits >> i & 1) << (31 - i);
+	}
+	return reversed;
+}
+
+/* Numbers that follow each other, of addresses or of ports, halve what is between those before: two
+ * are at 0 and 1/2, and four at quarters. So they share no card that they need not, however many
+ * shards each has. */
+uint32_t smd_rdma_port_first(const char *addresses)
+{
+	char address[SMD_ADDRESS_LONGEST];
+	uint8_t bytes[16] = {0};
+	char host[256];
+	uint16_t port = 0;
+	uint32_t number;
+	struct addrinfo *list;
+
+	smd_addresses_get(addresses, 0, address);
+	if (smd_parse_endpoint(address, host, sizeof(host), &port) ||
+		smd_address_resolve(address, 0, &list, NULL)) {
+		return 0; /* listening says so */
+	}
+	(void)smd_address_bytes(smd_address_choose(list)->ai_addr, bytes);
+	freeaddrinfo(list);
+	memcpy(&number, bytes + 12, sizeof(number));
+	return bits_reversed(ntohl(number) + port - USUAL_PORT);
 }
 
 /* ---- the best ---- */
@@ -97,9 +132,14 @@ static unsigned network_bits_in_common(
 	return port->network_bits && bits > port->network_bits ? port->network_bits : bits;
 }
 
+static bool port_has_address(const struct smd_verbs_port *port, const uint8_t address[GID_SIZE])
+{
+	return memcmp(port->ethernet ? port->gid : port->address, address, GID_SIZE) == 0;
+}
+
 static bool port_is_of_route(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
 {
-	return (wish->local && memcmp(port->gid, wish->local, GID_SIZE) == 0) ||
+	return (wish->local && port_has_address(port, wish->local)) ||
 	       (wish->interface && *wish->interface &&
 		       strcmp(port->interface, wish->interface) == 0);
 }
@@ -124,7 +164,9 @@ static unsigned port_score(const struct smd_verbs_port *port, const struct smd_r
 	if (port_is_here(port)) {
 		score += SCORE_HERE;
 	}
-	if (!named && port_is_of_route(port, wish)) {
+	/* InfiniBand's routes say little: often one of a host's cards alone has an IP address, or
+	 * all are in one subnet and the first is taken. */
+	if (!named && port->ethernet && port_is_of_route(port, wish)) {
 		score += SCORE_LOCAL;
 	}
 	if (wish->other) {
@@ -205,6 +247,44 @@ static const struct smd_verbs_port *choice_address(const struct choice *choice,
 	return port;
 }
 
+/* The how-manieth of those that take turns is by the carrier's own address; false: none is. */
+static bool choice_find_own(
+	const struct choice *choice, const struct smd_verbs_port *ports, unsigned n, unsigned *out)
+{
+	const uint8_t *local = choice->wish->local;
+	const struct smd_verbs_port *own = NULL;
+	const struct smd_verbs_port *last = NULL;
+
+	for (unsigned i = 0; local && !own && i < n; i++) {
+		own = port_has_address(&ports[i], local) ? &ports[i] : NULL;
+	}
+	*out = 0;
+	for (unsigned i = 0; own && i < n; i++) {
+		if (!choice_has(choice, &ports[i]) || (last && same_port(last, &ports[i]))) {
+			continue;
+		}
+		last = &ports[i];
+		if (same_port(last, own)) {
+			return true;
+		}
+		++*out;
+	}
+	return false;
+}
+
+/* Of so many that take turns, the one whose turn it is. */
+static unsigned choice_turn(
+	const struct choice *choice, const struct smd_verbs_port *ports, unsigned n, unsigned found)
+{
+	const struct smd_rdma_wish *wish = choice->wish;
+	unsigned own;
+
+	if (!wish->anywhere && choice_find_own(choice, ports, n, &own)) {
+		return wish->stays ? own : (own + wish->turn) % found;
+	}
+	return (unsigned)(((uint64_t)wish->first * found >> 32) + wish->turn) % found;
+}
+
 const struct smd_verbs_port *smd_rdma_port_choose(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish)
 {
@@ -213,7 +293,7 @@ const struct smd_verbs_port *smd_rdma_port_choose(
 	unsigned found = choice_find(&choice, ports, n, n, &port);
 
 	if (found) {
-		choice_find(&choice, ports, n, wish->turn % found, &port);
+		choice_find(&choice, ports, n, choice_turn(&choice, ports, n, found), &port);
 		port = choice_address(&choice, ports, n, port);
 	}
 	return port;

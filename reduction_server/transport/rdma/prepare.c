@@ -49,16 +49,20 @@ void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned s
 	if (ret) {
 		return; /* lanes will say so */
 	}
+	loop->first = smd_rdma_port_first(addresses);
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
 		struct smd_rdma_way way;
-		const struct smd_rdma_wish wish = {
+		struct smd_rdma_wish wish = {
 			.devices = loop->settings.devices,
 			.local = way.local,
 			.interface = way.interface,
 			.turn = shard,
+			.first = loop->first,
 		};
 
 		if (smd_rdma_port_listens(address, "", &way)) {
+			wish.anywhere = way.anywhere;
+			loop->anywhere |= way.anywhere;
 			ret = prepare_device(loop, &wish, memory, largest, &error);
 		}
 	}

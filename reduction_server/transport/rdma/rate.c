@@ -11,12 +11,10 @@
 #include "reduction_server/transport/rdma/port.h"
 #include "reduction_server/transport/rdma/settings.h"
 
-#define PORTS_MOST 256
-
 struct rate {
 	struct smd_verbs_port *ports;
 	unsigned nports;
-	const struct smd_verbs_port *counted[PORTS_MOST];
+	const struct smd_verbs_port **counted; /* [ncounted], of them */
 	unsigned ncounted;
 };
 
@@ -31,20 +29,20 @@ static bool rate_counts(const struct rate *rate, const struct smd_verbs_port *po
 	return false;
 }
 
-/* Those that the shards of a server take in their turns whose lanes come so; so many shards, 0: enough for
- * all. */
-static void rate_add(struct rate *rate, const char *devices, unsigned shards,
-	const struct smd_rdma_way *way)
+/* Those that the shards of a server take in their turns; so many shards, 0: enough for all. */
+static void rate_add(struct rate *rate, unsigned shards, struct smd_rdma_wish wish)
 {
-	const unsigned turns = shards && shards < rate->nports ? shards : rate->nports;
-	struct smd_rdma_wish wish = {
-		.devices = devices, .local = way->local, .interface = way->interface};
+	const struct smd_verbs_port *begun = NULL;
 
-	for (; wish.turn < turns; wish.turn++) {
+	for (; !shards || wish.turn < shards; wish.turn++) {
 		const struct smd_verbs_port *port =
 			smd_rdma_port_choose(rate->ports, rate->nports, &wish);
 
-		if (port && !rate_counts(rate, port)) {
+		if (!port || port == begun) { /* all have had their turn */
+			return;
+		}
+		begun = begun ? begun : port;
+		if (!rate_counts(rate, port)) {
 			rate->counted[rate->ncounted++] = port;
 		}
 	}
@@ -73,18 +71,31 @@ static uint32_t rate_sum(const struct rate *rate, char *source, size_t size)
 static void rate_read(struct rate *rate, const char *addresses, const char *devices,
 	unsigned shards, const char *root)
 {
+	const uint32_t first = shards ? smd_rdma_port_first(addresses) : 0;
 	char address[SMD_ADDRESS_LONGEST];
 	struct smd_rdma_way way;
 	int n;
 
-	*rate = (struct rate){.ports = calloc(PORTS_MOST, sizeof(*rate->ports))};
-	n = rate->ports ? smd_verbs_ports(root, rate->ports, PORTS_MOST) : 0;
-	rate->nports = n > 0 ? (unsigned)n : 0;
+	*rate = (struct rate){.ports = NULL};
+	n = smd_verbs_ports(root, &rate->ports);
+	rate->counted = n > 0 ? calloc((size_t)n, sizeof(*rate->counted)) : NULL;
+	rate->nports = rate->counted ? (unsigned)n : 0;
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
 		if (smd_rdma_port_listens(address, root, &way)) {
-			rate_add(rate, devices, shards, &way);
+			rate_add(rate, shards,
+				(struct smd_rdma_wish){.devices = devices,
+					.local = way.local,
+					.interface = way.interface,
+					.first = first,
+					.anywhere = way.anywhere});
 		}
 	}
+}
+
+static void rate_free(struct rate *rate)
+{
+	free(rate->counted);
+	free(rate->ports);
 }
 
 uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, unsigned shards,
@@ -95,7 +106,7 @@ uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, unsigned
 
 	rate_read(&rate, addresses, devices, shards, root);
 	sum = rate_sum(&rate, source, size);
-	free(rate.ports);
+	rate_free(&rate);
 	return sum;
 }
 
@@ -124,7 +135,7 @@ bool smd_rdma_node_read(const char *addresses, const char *devices, const char *
 		}
 		*node = one;
 	}
-	free(rate.ports);
+	rate_free(&rate);
 	return rate.ncounted > 0;
 }
 

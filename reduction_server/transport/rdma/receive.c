@@ -108,6 +108,10 @@ static void lane_on_trial(struct rdma_lane *lane)
 static int check_trial(
 	const struct rdma_lane *lane, const struct smd_rdma_prefix *prefix, struct smd_error *error)
 {
+	if (lane->state == RDMA_LANE_OFFERED) {
+		return smd_error_set(
+			error, EPROTO, "message: must not come before the queue pair is joined");
+	}
 	if (prefix->trial != (lane->state == RDMA_LANE_TRYING)) {
 		return smd_error_set(error, EPROTO, "message: a trial must come %s",
 			prefix->trial ? "once, where there was no connection manager" : "first");

@@ -95,6 +95,7 @@ struct smd_verbs_port {
 	bool ethernet; /* RoCE v2: the gid alone is its address; else InfiniBand */
 	uint8_t gid_index;
 	uint8_t gid[16];
+	uint8_t address[16]; /* InfiniBand: one of its network interface's; zeros: it has none */
 	char interface[IF_NAMESIZE]; /* the network interface that has the gid; empty: not known */
 	uint8_t network_bits; /* so many bits of the gid, its first, are its network's; 0: not known
 			       */
@@ -106,13 +107,13 @@ struct smd_verbs_port {
 };
 
 /*
- * The addresses of all devices' ports: how many, at most n; or -errno, -ENODEV where there is no
- * device, -EPROTONOSUPPORT where all are of kinds that RDMA lanes cannot take (iWARP, EFA), -EACCES
- * where this process may open none. Those that it may not open are left out. No device is opened for
- * that: a process would hold all of a host's for the one that it uses, and opening takes
- * milliseconds. `root` is where /sys and /dev are: "" but in tests.
+ * The addresses of all devices' ports, to be freed (NULL: none): how many; or -errno, -ENODEV where
+ * there is no device, -EPROTONOSUPPORT where all are of kinds that RDMA lanes cannot take (iWARP,
+ * EFA), -EACCES where this process may open none. Those that it may not open are left out. No
+ * device is opened for that: a process would hold all of a host's for the one that it uses, and
+ * opening takes milliseconds. `root` is where /sys and /dev are: "" but in tests.
  */
-int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n);
+int smd_verbs_ports(const char *root, struct smd_verbs_port **out);
 /* The NUMA node that the device is on; -1: not known, as where there is only one. */
 int smd_verbs_node(const char *root, const char *name);
 int smd_verbs_device_open(const char *name, struct ibv_context **out);

@@ -18,6 +18,8 @@
 #define OPENED     "/sys/class/infiniband_verbs" /* by whose files devices are opened */
 
 #define SUBNET_PREFIX_BITS 64
+#define LIST_FIRST_ROOM    32
+#define INFINIBAND_ADDRESS 20 /* bytes of an interface's hardware address */
 
 /* ---- devices ---- */
 
@@ -247,79 +249,186 @@ static bool device_lets_in(const char *root, const char *name)
 	return lets_in;
 }
 
-/* How many addresses a device has, at most n. */
-static int device_list(const char *root, const char *name, struct smd_verbs_port *out, int n)
+/* ---- the list of them ---- */
+
+struct list {
+	const char *root;
+	struct ifaddrs *addresses; /* of the host's interfaces; NULL: not known */
+	struct smd_verbs_port *ports;
+	int nports;
+	int room;
+	int ndevices;
+	int nadapters; /* of these, */
+	int nopen;     /* and of these to this process */
+	bool failed;   /* out of memory */
+};
+
+/* InfiniBand's addresses begin with the subnet's prefix; RoCE's are an interface's. */
+static void list_add(struct list *list, const struct smd_verbs_port *port)
 {
-	int found = 0;
+	if (list->nports == list->room) {
+		int room = list->room ? 2 * list->room : LIST_FIRST_ROOM;
+		struct smd_verbs_port *ports =
+			realloc(list->ports, (size_t)room * sizeof(*list->ports));
 
-	for (unsigned number = 1; number <= PORTS_MOST && found < n; number++) {
-		struct smd_verbs_port port = {.number = (uint8_t)number};
-		unsigned gids;
-
-		snprintf(port.name, sizeof(port.name), "%s", name);
-		if (!port_look(root, &port)) {
-			continue;
+		if (!ports) {
+			list->failed = true;
+			return;
 		}
-		gids = port.ethernet ? GIDS_MOST : 1;
-		for (unsigned i = 0; i < gids && found < n; i++) {
-			if (port_read_gid(root, &port, i)) {
-				out[found++] = port;
-			}
+		list->ports = ports;
+		list->room = room;
+	}
+	list->ports[list->nports] = *port;
+	list->ports[list->nports++].network_bits =
+		(uint8_t)(port->ethernet ? smd_address_network_bits(list->addresses, port->gid)
+					 : SUBNET_PREFIX_BITS);
+}
+
+/* "80:00:00:48:fe:80:...", 20 bytes: IPoIB's hardware address ends with its port's gid. */
+static bool interface_is_of(
+	const char *root, const struct smd_verbs_port *port, const char *interface)
+{
+	char path[PATH_MAX];
+	unsigned bytes[INFINIBAND_ADDRESS];
+	int n = 0;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s" FOLDER "/%s/device/net/%.15s/address", root, port->name,
+		interface);
+	file = fopen(path, "r");
+	if (!file) {
+		return false;
+	}
+	while (n < INFINIBAND_ADDRESS && fscanf(file, n ? ":%2x" : "%2x", &bytes[n]) == 1) {
+		n++;
+	}
+	fclose(file);
+	for (int i = 0; n == INFINIBAND_ADDRESS && i < 16; i++) {
+		if (bytes[INFINIBAND_ADDRESS - 16 + i] != port->gid[i]) {
+			return false;
+		}
+	}
+	return n == INFINIBAND_ADDRESS;
+}
+
+/* The port with each address of that interface; how many. */
+static unsigned list_add_interface(
+	struct list *list, const struct smd_verbs_port *port, const char *interface)
+{
+	unsigned found = 0;
+
+	for (const struct ifaddrs *one = list->addresses; one; one = one->ifa_next) {
+		struct smd_verbs_port with = *port;
+
+		if (one->ifa_addr && strcmp(one->ifa_name, interface) == 0 &&
+			smd_address_bytes(one->ifa_addr, with.address)) {
+			list_add(list, &with);
+			found++;
 		}
 	}
 	return found;
 }
 
-/* InfiniBand's addresses begin with the subnet's prefix; RoCE's are an interface's. */
-static void ports_know_networks(struct smd_verbs_port *ports, int n)
+/* InfiniBand needs no IP address. Where its port has one, carriers come and go by it. */
+static void list_add_infiniband(struct list *list, const struct smd_verbs_port *port)
 {
-	struct ifaddrs *list;
+	char path[PATH_MAX];
+	struct dirent *entry;
+	unsigned found = 0;
+	DIR *folder;
 
-	if (n <= 0 || getifaddrs(&list) != 0) {
-		list = NULL;
+	snprintf(path, sizeof(path), "%s" FOLDER "/%s/device/net", list->root, port->name);
+	folder = opendir(path);
+	while (folder && (entry = readdir(folder))) {
+		if (interface_is_of(list->root, port, entry->d_name)) {
+			found += list_add_interface(list, port, entry->d_name);
+		}
 	}
-	for (int i = 0; i < n; i++) {
-		ports[i].network_bits =
-			(uint8_t)(ports[i].ethernet ? smd_address_network_bits(list, ports[i].gid)
-						    : SUBNET_PREFIX_BITS);
+	if (folder) {
+		closedir(folder);
 	}
-	if (list) {
-		freeifaddrs(list);
+	if (!found) {
+		list_add(list, port);
 	}
 }
 
-int smd_verbs_ports(const char *root, struct smd_verbs_port *out, int n)
+static void list_add_device(struct list *list, const char *name)
 {
+	for (unsigned number = 1; number <= PORTS_MOST; number++) {
+		struct smd_verbs_port port = {.number = (uint8_t)number};
+
+		snprintf(port.name, sizeof(port.name), "%s", name);
+		if (!port_look(list->root, &port)) {
+			continue;
+		}
+		if (!port.ethernet && port_read_gid(list->root, &port, 0)) {
+			list_add_infiniband(list, &port);
+		}
+		for (unsigned i = 0; port.ethernet && i < GIDS_MOST; i++) {
+			if (port_read_gid(list->root, &port, i)) {
+				list_add(list, &port);
+			}
+		}
+	}
+}
+
+static void list_look(struct list *list, const char *name)
+{
+	if (name[0] == '.' || strlen(name) >= IBV_SYSFS_NAME_MAX) {
+		return;
+	}
+	list->ndevices++;
+	if (device_is_adapter(list->root, name)) {
+		list->nadapters++;
+		if (device_lets_in(list->root, name)) {
+			list->nopen++;
+			list_add_device(list, name);
+		}
+	}
+}
+
+/* How many ports there are, or why there are none for us. */
+static int list_result(const struct list *list)
+{
+	if (list->failed) {
+		return -ENOMEM;
+	}
+	if (list->nadapters && !list->nopen) {
+		return -EACCES;
+	}
+	return list->ndevices && !list->nadapters ? -EPROTONOSUPPORT : list->nports;
+}
+
+int smd_verbs_ports(const char *root, struct smd_verbs_port **out)
+{
+	struct list list = {.root = root};
 	struct dirent **entries;
 	char path[PATH_MAX];
 	int nentries;
-	int ndevices = 0;
-	int nadapters = 0;
-	int nopen = 0; /* of these, to this process */
-	int found = 0;
+	int ret;
 
+	*out = NULL;
 	snprintf(path, sizeof(path), "%s" FOLDER, root);
 	nentries = scandir(path, &entries, NULL, alphasort); /* the same order on all threads */
 	if (nentries < 0) {
 		return errno == ENOENT ? -ENODEV : -errno;
 	}
+	if (getifaddrs(&list.addresses) != 0) {
+		list.addresses = NULL;
+	}
 	for (int i = 0; i < nentries; i++) {
-		const char *name = entries[i]->d_name;
-
-		if (name[0] != '.' && strlen(name) < IBV_SYSFS_NAME_MAX) {
-			ndevices++;
-			nadapters += device_is_adapter(root, name);
-			if (device_is_adapter(root, name) && device_lets_in(root, name)) {
-				nopen++;
-				found += device_list(root, name, out + found, n - found);
-			}
-		}
+		list_look(&list, entries[i]->d_name);
 		free(entries[i]);
 	}
 	free(entries);
-	ports_know_networks(out, found);
-	if (nadapters && !nopen) {
-		return -EACCES;
+	if (list.addresses) {
+		freeifaddrs(list.addresses);
 	}
-	return ndevices && !nadapters ? -EPROTONOSUPPORT : found;
+	ret = list_result(&list);
+	if (ret < 0) {
+		free(list.ports);
+	} else {
+		*out = list.ports;
+	}
+	return ret;
 }

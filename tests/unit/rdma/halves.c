@@ -115,6 +115,23 @@ void forget_loop(struct link *link)
 	stage_turn(link);
 }
 
+void two_cards(void)
+{
+	script.nports = 2;
+	script.ports[0].network_bits = 96 + 24;
+	script.ports[1] = script.ports[0];
+	strcpy(script.ports[1].name, "script1");
+	script.ports[1].gid[15] = 2;
+}
+
+void carriers_come_from_elsewhere(struct halves *halves)
+{
+	static const uint8_t elsewhere[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 9};
+
+	memcpy(halves->first.carrier.address, elsewhere, 16);
+	memcpy(halves->second.carrier.address, elsewhere, 16);
+}
+
 void carrier_end(struct half *half)
 {
 	half->carrier.callbacks->on_closed(half->carrier.owner, -ECONNRESET, "reset");

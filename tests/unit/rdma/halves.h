@@ -43,6 +43,12 @@ void halves_offer(struct halves *halves, struct link *link);
 void halves_open(struct halves *halves, struct link *link);
 void halves_close(struct halves *halves);
 
+/* "script0" and "script1", RoCE of one network: what they have to do with a carrier is its address.
+ */
+void two_cards(void);
+/* Both carriers come from no card's. */
+void carriers_come_from_elsewhere(struct halves *halves);
+
 /* What a loop knows goes with its last user: the next lane reads settings and opens devices anew. */
 void forget_loop(struct link *link);
 

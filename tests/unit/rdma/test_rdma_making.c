@@ -446,6 +446,31 @@ static void a_carrier_that_ends_while_it_is_joined_ends_the_lane(void **state)
 	halves_close(&halves);
 }
 
+/* Who is let in may write before the server has joined, and to a lane that is closed by then. */
+static void who_closes_while_it_is_joined_hears_nothing_more(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+	struct peer early;
+
+	halves_open(&halves, link);
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, later.offered == 1);
+	early = (struct peer){.id = script_id_of_pair(later.half.lane->pair.qp),
+		.theirs = smd_rdma_lane_greeting(later.half.lane)};
+	slow_begin(SCRIPT_pair_join);
+	assert_int_equal(half_join(&later.half, &halves.second, &error), 0);
+	RUN_UNTIL(link, is_held(SCRIPT_pair_join));
+	end_close(&later.end);
+	peer_frame(&early, 1, 10);
+	chunks_cross(link, SCRIPT_pair_join);
+	assert_int_equal(later.end.headers + later.end.frames + later.end.closed, 0);
+	slow_end(SCRIPT_pair_join);
+	later_close(link);
+	halves_close(&halves);
+}
+
 /* Who frees the loop waits, as nobody would take back later what is made. */
 static void the_loops_end_takes_all_back(void **state)
 {
@@ -646,6 +671,7 @@ int main(void)
 		STAGE(what_is_the_owners_is_safe_when_closing_returns),
 		STAGE(the_loops_end_waits_for_what_is_destroyed),
 		STAGE(a_carrier_that_ends_while_it_is_joined_ends_the_lane),
+		STAGE(who_closes_while_it_is_joined_hears_nothing_more),
 		STAGE(the_loops_end_takes_all_back),
 		STAGE(the_loops_end_waits_for_ports_that_are_read),
 		STAGE(who_waits_for_others_is_not_timed),

@@ -247,6 +247,27 @@ static void a_trial_comes_where_it_belongs(void **state)
 	peer_close(&peer, link);
 }
 
+/* The end that joins last sends first: what comes before was never asked for. */
+static void nothing_comes_before_the_queue_pair_is_joined(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+	struct peer early;
+
+	halves_begin(&halves, link);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+	early = (struct peer){.id = script_id_of_pair(halves.first.lane->pair.qp),
+		.theirs = smd_rdma_lane_greeting(halves.first.lane)};
+	peer_frame(&early, 1, 10);
+	smd_lane_poll(link->far.lane);
+	stage_turn(link);
+	assert_int_equal(link->far.headers, 0);
+	end_assert_closed(
+		&link->far, -EPROTO, "message: must not come before the queue pair is joined");
+	halves_close(&halves);
+}
+
 /* ---- calls that fail ---- */
 
 static void every_call_may_fail(void **state)
@@ -319,17 +340,10 @@ static void loopback_is_not_carried(void **state)
 /* Both are as good for it. */
 static void begin_between_two_cards(struct halves *halves, struct link *link)
 {
-	static const uint8_t elsewhere[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 9};
-
 	forget_loop(link);
-	script.nports = 2;
-	script.ports[0].network_bits = 96 + 24;
-	script.ports[1] = script.ports[0];
-	strcpy(script.ports[1].name, "script1");
-	script.ports[1].gid[15] = 2;
+	two_cards();
 	halves_begin(halves, link);
-	memcpy(halves->first.carrier.address, elsewhere, 16);
-	memcpy(halves->second.carrier.address, elsewhere, 16);
+	carriers_come_from_elsewhere(halves);
 }
 
 /* One with lanes to many servers of one shard each has them on all of its cards. Who offers is that shard,
@@ -359,6 +373,33 @@ static void who_answers_takes_cards_by_turns(void **state)
 		assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
 	}
 	halves_close(&halves);
+}
+
+/* NCCL's connections belong to no shard. Each was bound to the interface of a card. */
+static void a_lane_of_no_shard_stays_on_its_carriers_card(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	begin_between_two_cards(&halves, link);
+	for (unsigned i = 0; i < SCRIPT_PORTS_MOST;
+		i++) { /* as InfiniBand, whose routes are not followed */
+		script.ports[i].ethernet = false;
+		memcpy(script.ports[i].address, script.ports[i].gid, 16);
+	}
+	memcpy(halves.first.carrier.address, script.ports[1].address, 16);
+	for (int i = 0; i < 3; i++) {
+		struct smd_lane *lane;
+
+		assert_int_equal(smd_transport_rdma.offer(link->base, &halves.first.carrier.lane,
+					 (unsigned)SMD_SHARD_UNKNOWN, NULL, &link_callbacks,
+					 &link->far, &lane, &halves.first.offer, &error),
+			0);
+		assert_string_equal(rdma_lane_of(lane)->path.port.name, "script1");
+		smd_lane_close(lane);
+		stage_turn(link);
+	}
 }
 
 /* A driver without its library, a file's mode, a container that was given one card: another one is taken,
@@ -488,10 +529,12 @@ int main(void)
 		STAGE(the_smaller_mtu_is_taken),
 		STAGE(offers_that_are_none_are_refused),
 		STAGE(a_trial_comes_where_it_belongs),
+		STAGE(nothing_comes_before_the_queue_pair_is_joined),
 		STAGE(every_call_may_fail),
 		STAGE(no_connection_manager_is_needed),
 		STAGE(loopback_is_not_carried),
 		STAGE(who_answers_takes_cards_by_turns),
+		STAGE(a_lane_of_no_shard_stays_on_its_carriers_card),
 		STAGE(a_card_that_cannot_be_opened_leaves_its_turn_to_another),
 		STAGE(where_no_card_can_be_opened_rdma_does_not_reach),
 		STAGE(a_card_that_is_busy_is_asked_again),

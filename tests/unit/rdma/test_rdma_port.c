@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 #include <ifaddrs.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "reduction_server/transport/address.h"
@@ -168,6 +169,95 @@ static void cards_of_one_subnet_take_turns(void **state)
 	}
 }
 
+/* Three cards of InfiniBand, of which one has an IP address. */
+static const struct smd_verbs_port infiniband[] = {
+	{.name = "a", .number = 1, .network_bits = 64, .gid = {0xfe, 0x80, [15] = 1}},
+	{.name = "b",
+		.number = 1,
+		.network_bits = 64,
+		.gid = {0xfe, 0x80, [15] = 2},
+		.address = {0xfe, 0x80, [15] = 77}},
+	{.name = "b",
+		.number = 1,
+		.network_bits = 64,
+		.gid = {0xfe, 0x80, [15] = 2},
+		.address = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 2}},
+	{.name = "c", .number = 1, .network_bits = 64, .gid = {0xfe, 0x80, [15] = 3}},
+};
+
+static char infiniband_chosen(struct smd_rdma_wish wish, unsigned turn)
+{
+	wish.turn = turn;
+	return smd_rdma_port_choose(infiniband, 4, &wish)->name[0];
+}
+
+/* So servers that are each named by a card's address begin there, and one with a shard for each
+ * card uses all of them, however many have an address. */
+static void turns_of_infiniband_begin_at_the_carriers_card(void **state)
+{
+	static const struct smd_rdma_offer other = {.gid = {0xfe, 0x80, [15] = 9}};
+	struct smd_rdma_wish wish = {.local = infiniband[2].address};
+
+	(void)state;
+	for (int answers = 0; answers < 2; answers++) {
+		wish.other = answers ? &other : NULL;
+		assert_int_equal(infiniband_chosen(wish, 0), 'b');
+		assert_int_equal(infiniband_chosen(wish, 1), 'c');
+		assert_int_equal(infiniband_chosen(wish, 2), 'a');
+		assert_int_equal(infiniband_chosen(wish, 3), 'b');
+	}
+	wish.devices = "a,c"; /* of which it is none */
+	assert_int_equal(infiniband_chosen(wish, 0), 'a');
+	assert_int_equal(infiniband_chosen(wish, 1), 'c');
+}
+
+/* Whoever connects came by one of the addresses; the server has them all, and has prepared for
+ * turns that begin elsewhere. */
+static void turns_of_who_listens_anywhere_begin_where_it_says(void **state)
+{
+	const struct smd_rdma_wish wish = {
+		.local = infiniband[2].address, .anywhere = true, .first = 3u << 30};
+
+	(void)state;
+	assert_int_equal(infiniband_chosen(wish, 0), 'c');
+	assert_int_equal(infiniband_chosen(wish, 1), 'a');
+}
+
+/* NCCL has chosen a card for a connection by the interface that it bound it to. */
+static void a_lane_that_stays_takes_no_turns(void **state)
+{
+	static const uint8_t elsewhere[16] = {[10] = 0xff, [11] = 0xff, [12] = 192, [15] = 1};
+	struct smd_rdma_wish wish = {.local = infiniband[2].address, .stays = true};
+
+	(void)state;
+	assert_int_equal(infiniband_chosen(wish, 0), 'b');
+	assert_int_equal(infiniband_chosen(wish, 1), 'b');
+	wish.local = elsewhere;
+	assert_int_equal(infiniband_chosen(wish, 0), 'a');
+	assert_int_equal(infiniband_chosen(wish, 1), 'b');
+	assert_int_equal(infiniband_chosen(wish, 2), 'c');
+}
+
+/* Two at opposite ends, the next between them; as many as there are cards have one each. */
+static void servers_begin_far_from_each_other(void **state)
+{
+	char address[32];
+	unsigned cards = 0;
+
+	(void)state;
+	assert_int_equal(smd_rdma_port_first("0.0.0.0:2222"), 0);
+	assert_int_equal(smd_rdma_port_first("[::]:2223"), 1u << 31);
+	assert_int_equal(smd_rdma_port_first("0.0.0.0:2224"), 1u << 30);
+	assert_int_equal(smd_rdma_port_first("10.0.0.1:2222+10.0.1.1:2222"),
+		smd_rdma_port_first("10.0.0.0:2223"));
+	assert_int_equal(smd_rdma_port_first("nonsense"), 0);
+	for (unsigned i = 0; i < 8; i++) {
+		snprintf(address, sizeof(address), "10.1.2.3:%u", 7000 + i);
+		cards |= 1u << (smd_rdma_port_first(address) >> 29);
+	}
+	assert_int_equal(cards, 0xff);
+}
+
 /* The kernel shows the addresses of other containers' interfaces too: such a port is for want of another,
  * however near its address is to the other end's. */
 static void an_address_of_another_network_namespace_takes_no_turn(void **state)
@@ -246,6 +336,10 @@ int main(void)
 		cmocka_unit_test(the_best_port_is_taken),
 		cmocka_unit_test(of_a_port_s_addresses_the_carrier_s_is_taken),
 		cmocka_unit_test(cards_of_one_subnet_take_turns),
+		cmocka_unit_test(turns_of_infiniband_begin_at_the_carriers_card),
+		cmocka_unit_test(turns_of_who_listens_anywhere_begin_where_it_says),
+		cmocka_unit_test(a_lane_that_stays_takes_no_turns),
+		cmocka_unit_test(servers_begin_far_from_each_other),
 		cmocka_unit_test(an_address_of_another_network_namespace_takes_no_turn),
 		cmocka_unit_test(a_slow_card_takes_no_turn),
 		cmocka_unit_test(networks_are_known_by_their_interfaces),

@@ -64,6 +64,87 @@ static void a_lane_finds_all_that_is_shared(void **state)
 	assert_int_equal(script.regions, PIECES); /* and so does the next one */
 }
 
+/* The card that was prepared, as the lane of that carrier tells. */
+static const char *card_of_lane(struct link *link, struct halves *halves)
+{
+	static char name[IBV_SYSFS_NAME_MAX];
+	struct smd_error error = {""};
+
+	assert_int_equal(half_offer(&halves->first, link, NULL, &error), 0);
+	strcpy(name, halves->first.lane->path.port.name);
+	end_close(&link->far);
+	stage_turn(link);
+	return name;
+}
+
+/* Where routes say nothing of cards. Their lanes come there too. */
+static void servers_of_one_host_begin_at_different_cards(void **state)
+{
+	static const char *const servers[] = {"0.0.0.0:2222", "0.0.0.0:2223"};
+	const struct script_call *open = &script.calls[SCRIPT_device_open];
+	struct link *link = *state;
+
+	for (int i = 0; i < 2; i++) {
+		unsigned opened = open->count;
+		struct halves halves;
+
+		forget_loop(link);
+		two_cards();
+		prepare(link, servers[i]);
+		assert_int_equal(open->count, opened + 1);
+		halves_begin(&halves, link);
+		carriers_come_from_elsewhere(&halves);
+		/* Shard 5's turn is the second of the first server. */
+		assert_string_equal(card_of_lane(link, &halves), i ? "script0" : "script1");
+		assert_int_equal(open->count, opened + 1);
+		smd_transport_end_loop(link->base);
+		assert_int_equal(script.live, 0);
+	}
+}
+
+/* Of RoCE the route has chosen it; what they need on a card that was not foreseen is made with the
+ * first. */
+static void lanes_to_any_address_are_on_the_card_that_they_come_to(void **state)
+{
+	struct link *link = *state;
+	bool unforeseen = false;
+	struct halves halves;
+
+	two_cards();
+	prepare(link, "0.0.0.0:2222");
+	assert_int_equal(script.regions, PIECES);
+	for (int i = 0; i < 2; i++) {
+		unsigned opened = script.calls[SCRIPT_device_open].count;
+
+		halves_begin(&halves, link);
+		memcpy(halves.first.carrier.address, script.ports[i].gid, 16);
+		assert_string_equal(card_of_lane(link, &halves), script.ports[i].name);
+		unforeseen |= script.calls[SCRIPT_device_open].count > opened;
+	}
+	assert_true(unforeseen);
+	assert_int_equal(script.regions, PIECES); /* the pool's there are made as they are used */
+}
+
+/* InfiniBand's are where they were prepared, whichever of the host's addresses they come to. */
+static void lanes_to_any_address_of_infiniband_are_on_the_card_of_their_turn(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+
+	two_cards();
+	for (int i = 0; i < 2; i++) {
+		script.ports[i].ethernet = false;
+		memcpy(script.ports[i].address, script.ports[i].gid, 16);
+	}
+	prepare(link, "0.0.0.0:2222");
+	for (int i = 0; i < 2; i++) {
+		halves_begin(&halves, link);
+		memcpy(halves.first.carrier.address, script.ports[i].address, 16);
+		assert_string_equal(card_of_lane(link, &halves), "script1");
+	}
+	assert_int_equal(script.calls[SCRIPT_device_open].count, 1);
+}
+
 static void the_loops_end_ends_it(void **state)
 {
 	struct link *link = *state;
@@ -191,6 +272,9 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		STAGE(a_lane_finds_all_that_is_shared),
+		STAGE(servers_of_one_host_begin_at_different_cards),
+		STAGE(lanes_to_any_address_are_on_the_card_that_they_come_to),
+		STAGE(lanes_to_any_address_of_infiniband_are_on_the_card_of_their_turn),
 		STAGE(the_loops_end_ends_it),
 		STAGE(a_device_that_is_removed_is_let_go),
 		STAGE(a_device_with_lanes_goes_with_the_last),

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/transport/bandwidth.h"
@@ -20,6 +21,20 @@
 #include "tests/unit/transport/tree.h"
 
 static char source[SMD_BANDWIDTH_SOURCE_MAX];
+static struct smd_verbs_port *ports; /* that read_ports() has found */
+
+static int read_ports(void)
+{
+	free(ports);
+	return smd_verbs_ports(tree_root, &ports);
+}
+
+static int ports_tear_down(void **state)
+{
+	free(ports);
+	ports = NULL;
+	return tree_tear_down(state);
+}
 
 static void write_device(const char *device, const char *what, const char *text)
 {
@@ -68,12 +83,10 @@ static void add_roce(void)
 
 static void the_kernel_s_files_show_ports(void **state)
 {
-	struct smd_verbs_port ports[8];
-
 	(void)state;
-	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), -ENODEV);
+	assert_int_equal(read_ports(), -ENODEV);
 	add_port("efa_0", "255: <unknown>\n", "Unspecified\n", "4: ACTIVE\n", NULL);
-	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), -EPROTONOSUPPORT);
+	assert_int_equal(read_ports(), -EPROTONOSUPPORT);
 	add_roce();
 	add_port("mlx5_2", "1: CA\n", "InfiniBand\n", "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n");
 	add_gid("mlx5_2", 0, "fe80:0000:0000:0000:0002:c903:0000:0002\n", "IB/RoCE v1\n");
@@ -82,7 +95,7 @@ static void the_kernel_s_files_show_ports(void **state)
 	add_gid("mlx5_3", 0, "fe80:0000:0000:0000:0002:c903:0000:0003\n", "");
 	add_port("cxgb4_0", "4: RNIC\n", "Ethernet\n", "4: ACTIVE\n", "100 Gb/sec (4X EDR)\n");
 	add_gid("cxgb4_0", 0, "0007:4328:0000:0000:0000:0000:0000:0000\n", "RoCE v2\n");
-	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 4);
+	assert_int_equal(read_ports(), 4);
 	assert_string_equal(ports[0].name, "mlx5_0");
 	assert_int_equal(ports[0].gid_index, 1);
 	assert_int_equal(ports[1].gid_index, 3);
@@ -97,29 +110,133 @@ static void the_kernel_s_files_show_ports(void **state)
 	assert_int_equal(ports[3].network_bits, 64);
 	assert_int_equal(ports[3].lid, 0x1f);
 	assert_int_equal(ports[3].mbps, 200000);
-	assert_int_equal(smd_verbs_ports(tree_root, ports, 3), 3);
+}
+
+static void add_infiniband(const char *device, unsigned guid)
+{
+	char gid[64];
+
+	add_port(device, "1: CA\n", "InfiniBand\n", "4: ACTIVE\n", "200 Gb/sec (4X HDR)\n");
+	snprintf(gid, sizeof(gid), "fe80:0000:0000:0000:0002:c903:0000:%04x\n", guid);
+	add_gid(device, 0, gid, "");
+}
+
+/* By IPoIB's hardware address, whose end is the port's gid. Loopback passes for the interface, as
+ * its addresses are known. */
+static void infiniband_has_the_addresses_of_its_interface(void **state)
+{
+	static const uint8_t loopback[16] = {[10] = 0xff, [11] = 0xff, [12] = 127, [15] = 1};
+	static const uint8_t none[16];
+	unsigned found = 0;
+	int n;
+
+	(void)state;
+	add_infiniband("mlx5_0", 2);
+	add_infiniband("mlx5_1", 3);
+	write_device("mlx5_0", "device/net/ib0/address",
+		"80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:00:00:02\n");
+	/* Of another port's, and no InfiniBand at all. */
+	write_device("mlx5_0", "device/net/lo/address",
+		"80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:00:00:03\n");
+	write_device("mlx5_0", "device/net/eth0/address", "80:00:00:48:fe:80\n");
+	write_device("mlx5_1", "device/net/lo/address",
+		"80:00:00:48:fe:80:00:00:00:00:00:00:00:02:c9:03:00:00:00:03\n");
+	n = read_ports();
+	assert_true(n >= 2);
+	assert_string_equal(ports[0].name, "mlx5_0");
+	assert_memory_equal(ports[0].address, none, 16); /* its interface has no address */
+	for (int i = 1; i < n; i++) {
+		assert_string_equal(ports[i].name, "mlx5_1");
+		assert_memory_equal(
+			ports[i].gid, "\xfe\x80\0\0\0\0\0\0\0\x02\xc9\x03\0\0\0\x03", 16);
+		assert_int_equal(ports[i].network_bits, 64);
+		found += memcmp(ports[i].address, loopback, 16) == 0;
+	}
+	assert_int_equal(found, 1);
+	assert_int_equal(
+		smd_rdma_rate_read("0.0.0.0:1", "", 0, tree_root, source, sizeof(source)), 400000);
+	assert_string_equal(source, "of mlx5_0:1 and mlx5_1:1");
+}
+
+/* Those of containers and virtual functions: none hides the cards behind it. */
+static void a_host_may_have_hundreds_of_addresses(void **state)
+{
+	enum { MANY = 256 };
+
+	(void)state;
+	for (unsigned card = 0; card < 2; card++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "mlx5_%u", card);
+		add_port(name, "1: CA\n", "Ethernet\n", "4: ACTIVE\n", "100 Gb/sec (4X EDR)\n");
+		for (unsigned i = 0; i < MANY / 2 + 1; i++) {
+			char gid[64];
+
+			snprintf(gid, sizeof(gid), "0000:0000:0000:0000:0000:ffff:0a0%u:%04x\n",
+				card, i);
+			add_gid(name, i, gid, "RoCE v2\n");
+		}
+	}
+	add_port("mlx5_9", "1: CA\n", "Ethernet\n", "4: ACTIVE\n", "25 Gb/sec (1X EDR)\n");
+	add_gid("mlx5_9", 3, "0000:0000:0000:0000:0000:ffff:0a00:0901\n", "RoCE v2\n");
+	assert_int_equal(read_ports(), MANY + 3);
+	assert_string_equal(ports[MANY + 2].name, "mlx5_9");
+	assert_int_equal(
+		smd_rdma_rate_read("0.0.0.0:1", "mlx5_", 0, tree_root, source, sizeof(source)),
+		225000);
+	assert_string_equal(source, "of mlx5_0:1 and mlx5_1:1 and mlx5_9:1");
+}
+
+/* They differ by their ports, or by their addresses, and share no card that they need not. */
+static void servers_of_one_host_begin_at_different_cards(void **state)
+{
+	static const struct {
+		const char *addresses;
+		unsigned shards;
+		const char *source;
+	} servers[] = {
+		{"0.0.0.0:2222", 1, "of a:1"},
+		{"0.0.0.0:2223", 1, "of c:1"},
+		{"0.0.0.0:2224", 1, "of b:1"},
+		{"0.0.0.0:2225", 1, "of d:1"},
+		{"0.0.0.0:2222", 2, "of a:1 and b:1"},
+		{"0.0.0.0:2223", 2, "of c:1 and d:1"},
+		{"192.0.2.4:2222", 2, "of a:1 and b:1"},
+		{"192.0.2.5:2222", 2, "of c:1 and d:1"},
+		{"0.0.0.0:2225", 2, "of d:1 and a:1"},
+		{"0.0.0.0:2225", 0, "of a:1 and b:1 and c:1 and d:1"},
+	};
+
+	(void)state;
+	add_infiniband("a", 1);
+	add_infiniband("b", 2);
+	add_infiniband("c", 3);
+	add_infiniband("d", 4);
+	for (size_t i = 0; i < sizeof(servers) / sizeof(servers[0]); i++) {
+		assert_true(smd_rdma_rate_read(servers[i].addresses, "", servers[i].shards,
+				    tree_root, source, sizeof(source)) > 0);
+		assert_string_equal(source, servers[i].source);
+	}
 }
 
 /* Those that are not counted either: a container may have been given one card, and /sys shows all. */
 static void devices_that_cannot_be_opened_are_left_out(void **state)
 {
-	struct smd_verbs_port ports[8];
-
 	(void)state;
 	add_roce();
 	tree_write("/sys/class/infiniband_verbs/abi_version", "6\n");
 	tree_write("/sys/class/infiniband_verbs/uverbs0/ibdev", "mlx5_0\n");
-	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 1); /* the other's file is not known */
+	assert_int_equal(read_ports(), 1); /* the other's file is not known */
 	assert_string_equal(ports[0].name, "mlx5_1");
 	tree_write("/sys/class/infiniband_verbs/uverbs1/ibdev", "mlx5_1\n");
-	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), -EACCES);
+	assert_int_equal(read_ports(), -EACCES);
 	tree_write("/dev/infiniband/uverbs1", "");
-	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 1);
+	assert_int_equal(read_ports(), 1);
 	assert_int_equal(
 		smd_rdma_rate_read("10.0.2.1:1", "", 0, tree_root, source, sizeof(source)), 25000);
 	assert_string_equal(source, "of mlx5_1:1");
 	tree_write("/dev/infiniband/uverbs0", "");
-	assert_int_equal(smd_verbs_ports(tree_root, ports, 8), 3);
+	assert_int_equal(read_ports(), 3);
 }
 
 static void a_server_is_as_fast_as_its_ports(void **state)
@@ -239,12 +356,15 @@ static void a_server_is_where_its_ports_are(void **state)
 	}
 }
 
-#define TREE(test) cmocka_unit_test_setup_teardown(test, tree_set_up, tree_tear_down)
+#define TREE(test) cmocka_unit_test_setup_teardown(test, tree_set_up, ports_tear_down)
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TREE(the_kernel_s_files_show_ports),
+		TREE(infiniband_has_the_addresses_of_its_interface),
+		TREE(a_host_may_have_hundreds_of_addresses),
+		TREE(servers_of_one_host_begin_at_different_cards),
 		TREE(devices_that_cannot_be_opened_are_left_out),
 		TREE(a_server_is_as_fast_as_its_ports),
 		TREE(lanes_come_by_the_default_route),
