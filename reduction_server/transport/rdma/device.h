@@ -1,6 +1,8 @@
 /*
  * One RDMA device as one event loop uses it: a protection domain, a completion queue with its
- * poller, the registered memory (device.c; several of these where one queue cannot hold all); and the loop with its connection manager (loop.c, channel.c).
+ * poller, the registered memory (device.c; several of these where one queue cannot hold all), the
+ * table of its queue pairs (pair_table.c); and the loop with its connection manager (loop.c,
+ * channel.c).
  *
  * The poller knows queue pairs by their numbers and calls their operations; what is behind a pair
  * (a lane) is no business of it. Everything of a loop is touched by the loop's thread only; the
@@ -144,6 +146,8 @@ void smd_rdma_device_put(struct rdma_device *device);
 /* It stays no longer than its lanes, and goes now if there are none. */
 void smd_rdma_device_unprepare(struct rdma_device *device);
 
+/* pair_table.c: its queue has room for so many completions more, or -ENOSPC, or -errno. */
+int smd_rdma_device_make_room(struct rdma_device *device, uint32_t completions);
 /* Makes room for the pair's completions and gives it a number. 0 or -errno. */
 int smd_rdma_device_add(struct rdma_device *device, struct rdma_pair *pair, uint32_t completions);
 void smd_rdma_device_remove(
