@@ -9,7 +9,6 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
-#include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/repair.h"
 
@@ -501,9 +500,6 @@ int smd_epoch_agreement_take(
 	whole = smd_epoch_parts_complete(&agreement->parts, flow, &message);
 	if (whole < 0) {
 		smd_comm_fault(comm, whole, "out of memory for what another rank says");
-	}
-	if (whole == 0) {
-		smd_epoch_memory_measure(comm);
 	}
 	if (whole <= 0) {
 		return 0;

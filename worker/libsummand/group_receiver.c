@@ -10,6 +10,7 @@
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
+#include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
 
@@ -148,6 +149,19 @@ static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
 	return ret;
 }
 
+/* What is kept of it counts, as long as the communicator does. */
+static int comm_take_agree(struct smd_flow *flow, const struct smd_frame *frame,
+	const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_comm *comm = flow->comm;
+	int ret = smd_epoch_agreement_take(flow, payload, frame->length, error);
+
+	if (comm->state == SMD_COMM_ACTIVE) {
+		smd_epoch_memory_measure(comm);
+	}
+	return ret;
+}
+
 static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
 	const uint8_t *payload, struct smd_error *error)
 {
@@ -170,7 +184,7 @@ static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
 	case SMD_FRAME_GONE:
 		return comm_take_gone(flow, frame, payload, error);
 	case SMD_FRAME_AGREE:
-		return smd_epoch_agreement_take(flow, payload, frame->length, error);
+		return comm_take_agree(flow, frame, payload, error);
 	case SMD_FRAME_HELD:
 		if (frame->window == SMD_HELD_ASKS_ALONE) {
 			smd_flow_asked_held(flow, frame->ordinal);

@@ -91,7 +91,10 @@ static int remote_pair(
 	const struct smd_transport_ops *ops = remote_wants(remote);
 	struct smd_pair own = {.proved = false};
 	struct smd_lane *made;
-	int ret = ops->offer(remote->owner->progress->base, remote->lane, remote->shard, theirs,
+	/* Lanes of a device of NCCL's stay on the card that they leave by. */
+	bool stays = *remote->owner->origin.interface;
+	unsigned shard = stays ? (unsigned)SMD_SHARD_UNKNOWN : remote->shard;
+	int ret = ops->offer(remote->owner->progress->base, remote->lane, shard, theirs,
 		remote->callbacks, remote, &made, &own.offer, error);
 
 	if (ret) {
