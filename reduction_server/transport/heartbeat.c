@@ -19,6 +19,12 @@
  * look to the next.
  */
 #define SENT_LEAST 4096u
+/*
+ * A burst says nothing: the buffers of a stopped process's kernel take it, and what is done again
+ * after another server was lost comes just when this one is to be found out. Who lives goes on.
+ */
+#define GOES_ON_PART 6 /* of the limit at least, */
+#define GAP_PART     2 /* with gaps of this at most */
 
 unsigned smd_heartbeat_second_ms = 1000;
 
@@ -39,6 +45,25 @@ static uint64_t next_question_ns(const struct smd_heartbeat *heartbeat, uint64_t
 				   : limit_ns / ASKS_AFTER;
 }
 
+/* It has just taken something, as often before since it was heard of. */
+static bool goes_on_taking(struct smd_heartbeat *heartbeat, uint64_t limit_ns)
+{
+	if (!heartbeat->takes || heartbeat->silent_ns - heartbeat->took_ns > limit_ns / GAP_PART) {
+		heartbeat->takes = true;
+		heartbeat->takes_from_ns = heartbeat->silent_ns;
+	}
+	heartbeat->took_ns = heartbeat->silent_ns;
+	return heartbeat->silent_ns - heartbeat->takes_from_ns >= limit_ns / GOES_ON_PART;
+}
+
+static void is_alive(struct smd_heartbeat *heartbeat)
+{
+	heartbeat->silent_ns = 0;
+	heartbeat->asked_ns = 0;
+	heartbeat->takes_from_ns = 0;
+	heartbeat->took_ns = 0;
+}
+
 enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns)
 {
@@ -56,13 +81,17 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 		heartbeat->paused_ns = passed;
 		heartbeat->resumed_ns = now_ns;
 	}
-	if (lane->counts.bytes_received != heartbeat->received || sent > SENT_LEAST) {
+	if (lane->counts.bytes_received != heartbeat->received) {
 		heartbeat->received = lane->counts.bytes_received;
-		heartbeat->silent_ns = 0;
-		heartbeat->asked_ns = 0;
+		heartbeat->takes = false;
+		is_alive(heartbeat);
 		return SMD_HEARTBEAT_ALIVE;
 	}
 	heartbeat->silent_ns += passed < most ? passed : most;
+	if (sent > SENT_LEAST && goes_on_taking(heartbeat, limit_ns)) {
+		is_alive(heartbeat);
+		return SMD_HEARTBEAT_ALIVE;
+	}
 	if (heartbeat->silent_ns >= limit_ns) {
 		return SMD_HEARTBEAT_SILENT;
 	}

@@ -10,23 +10,27 @@
 #ifndef SMD_TRANSPORT_HEARTBEAT_H
 #define SMD_TRANSPORT_HEARTBEAT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "reduction_server/transport/transport.h"
 
-#define SMD_HEARTBEAT_LIMIT_DEFAULT_MS 15000 /* of a worker, which others wait for without it */
-#define SMD_HEARTBEAT_SERVER_DEFAULT_MS 5000 /* of a server, which others take over from */
-#define SMD_HEARTBEAT_LIMIT_LEAST_MS   500
-#define SMD_HEARTBEAT_LIMIT_MOST_MS    86400000
-#define SMD_HEARTBEAT_LIMITS           "0.5 to 86400 seconds, such as 15, 0.5s or 500ms"
-#define SMD_HEARTBEAT_POLLS            12
+#define SMD_HEARTBEAT_LIMIT_DEFAULT_MS  15000 /* of a worker, which others wait for without it */
+#define SMD_HEARTBEAT_SERVER_DEFAULT_MS 5000  /* of a server, which others take over from */
+#define SMD_HEARTBEAT_LIMIT_LEAST_MS    500
+#define SMD_HEARTBEAT_LIMIT_MOST_MS     86400000
+#define SMD_HEARTBEAT_LIMITS            "0.5 to 86400 seconds, such as 15, 0.5s or 500ms"
+#define SMD_HEARTBEAT_POLLS             12
 
 struct smd_heartbeat {
 	uint64_t received; /* bytes that the lane had received at the last poll */
 	uint64_t sent;     /* and sent */
 	uint64_t looked_ns;
-	uint64_t silent_ns;  /* since something was received, as far as we were looking */
-	uint64_t asked_ns;   /* of that silence, when it was last asked */
+	uint64_t silent_ns; /* since something was received, as far as we were looking */
+	uint64_t asked_ns;  /* of that silence, when it was last asked, */
+	bool takes;         /* and from when to when it has taken what was sent to it */
+	uint64_t takes_from_ns;
+	uint64_t took_ns;
 	uint64_t paused_ns;  /* how long we had not looked, the last time that this was long, */
 	uint64_t resumed_ns; /* and when that ended */
 };

@@ -296,6 +296,7 @@ void smd_group_gone(struct smd_flow *flow, const char *text)
 
 	if (comm->end != SMD_COMM_NO_END) {
 		comm_end_flow(flow, -ECONNRESET, text);
+		smd_operations_check_held(comm); /* nobody answers them there any more */
 		return;
 	}
 	flow->over = true;

@@ -62,6 +62,30 @@ static void who_takes_what_is_sent_is_alive(void **state)
 	assert_silent_after(15);
 }
 
+/* On a slow link buffers empty in larger steps than we look. */
+static void so_is_who_takes_it_in_steps(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 20; i++) {
+		lane.counts.bytes_sent += 1 << 20;
+		assert_in_range(asked_in(7), 0, 3);
+	}
+}
+
+/* The kernel of a stopped process takes that: what is done again when another server was lost. */
+static void a_burst_is_no_sign_of_life(void **state)
+{
+	(void)state;
+	asked_in(1);
+	lane.counts.bytes_sent += 1 << 20;
+	asked_in(1);
+	lane.counts.bytes_sent += 1 << 20; /* some of it is seen at the next look */
+	asked_in(10);
+	lane.counts.bytes_sent += 4 << 20;
+	asked_in(1);
+	assert_silent_after(2);
+}
+
 /* What we ask with must not count as its life. */
 static void questions_and_notices_are_no_sign_of_life(void **state)
 {
@@ -163,6 +187,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(who_takes_what_is_sent_is_alive, set_up),
+		cmocka_unit_test_setup(so_is_who_takes_it_in_steps, set_up),
+		cmocka_unit_test_setup(a_burst_is_no_sign_of_life, set_up),
 		cmocka_unit_test_setup(questions_and_notices_are_no_sign_of_life, set_up),
 		cmocka_unit_test_setup(what_was_sent_before_does_not_count_with_them, set_up),
 		cmocka_unit_test_setup(silence_is_asked_about_and_then_is_the_end, set_up),
