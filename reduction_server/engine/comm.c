@@ -411,15 +411,16 @@ void smd_server_comm_relay(
 	}
 }
 
-/* Streams that form and need not: the rank would be waited for there. */
-static void comm_refuse_optional(struct smd_server_comm *comm)
+/* Streams that form and need not, or without that rank, which would be waited for there. */
+static void comm_refuse_forming(struct smd_server_comm *comm, unsigned rank)
 {
 	struct smd_server_comm *other;
 	struct smd_server_comm *next;
 
 	for (other = TAILQ_FIRST(&comm->comms->list); other; other = next) {
 		next = TAILQ_NEXT(other, link);
-		if (other->optional && other->state == SMD_SERVER_COMM_FORMING &&
+		if (other->state == SMD_SERVER_COMM_FORMING &&
+			(other->optional || (other->id && !other->members[rank])) &&
 			other->job == comm->job && strcmp(other->group, comm->group) == 0) {
 			comm_tell_abort(other, NULL, ENOENT, "a rank has left");
 			smd_server_comm_abandon(other);
@@ -441,7 +442,7 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 	comm->retires |= retires;
 	comm->deserted |= !retires;
 	if (comm->id == 0 && !retires) {
-		comm_refuse_optional(comm);
+		comm_refuse_forming(comm, member->rank);
 	}
 	if (why && comm->attached) {
 		smd_server_comm_abort(comm, (int)why->err, why->text);
@@ -453,6 +454,9 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 		   comm->attached && !comm->retires) {
 		comm_end_agreement(comm, member->rank);
 	} else {
+		if (comm->asking) { /* it has said nothing of what it has, and asks for nothing more */
+			smd_server_comm_tell_held(comm);
+		}
 		smd_server_comm_retire_if_gone(comm);
 	}
 }

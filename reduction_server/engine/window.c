@@ -10,7 +10,7 @@
 #include "reduction_server/engine/resources.h"
 
 #define SHORT_LOOKS 2 /* who has just worked is idle at the second */
-#define YIELD_NS    (5 * SMD_SECOND_NS) /* ranks ask three times more within it (refusals.h) */
+#define YIELD_NS    (5 * SMD_SECOND_NS) /* ranks ask twice more within it (refusals.h) */
 
 size_t smd_window_buffers(const struct smd_server_comm *comm, unsigned window)
 {

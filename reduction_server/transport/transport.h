@@ -207,9 +207,9 @@ struct smd_transport_ops {
 	void (*prepare)(struct event_base *base, const char *addresses, unsigned shard,
 		struct smd_extent memory, size_t largest);
 	/*
-	 * Makes half of a lane, attached, for that shard (SMD_SHARD_UNKNOWN: of none, it stays on the card
-	 * that has its carrier's address). `other` is what the other end has
-	 * offered; NULL: this one is the first. 0 or -errno with a text.
+	 * Makes half of a lane, attached, for that shard (SMD_SHARD_UNKNOWN: of none, it stays on
+	 * the card that has its carrier's address). `other` is what the other end has offered;
+	 * NULL: this one is the first. 0 or -errno with a text.
 	 *
 	 * Making may take milliseconds, which a loop with other lanes at work has not got. If there
 	 * is an on_offered(), it is done elsewhere and only begun here: on_offered() is called

@@ -68,12 +68,12 @@ static struct smd_turn *turns_next(const struct smd_turns *turns)
 	return small && (!large || turns->overtaken < large->bytes) ? small : large;
 }
 
-bool smd_turns_step(struct smd_turns *turns)
+static bool turns_give(struct smd_turns *turns)
 {
 	struct smd_turn *turn;
 	uint64_t size;
 
-	if (turns->giving || !turns->lane) {
+	if (!turns->lane) {
 		return false;
 	}
 	turn = turns_next(turns);
@@ -94,6 +94,22 @@ bool smd_turns_step(struct smd_turns *turns)
 	turn->take(turn);
 	turns->giving = false;
 	return true;
+}
+
+bool smd_turns_step(struct smd_turns *turns)
+{
+	bool gave;
+
+	if (turns->giving) {
+		turns->again = true;
+		return false;
+	}
+	turns->again = false;
+	gave = turns_give(turns);
+	while (turns->again) { /* what was given has left at once, and made room for others */
+		turns->again = turns_give(turns);
+	}
+	return gave;
 }
 
 void smd_turns_run(struct smd_turns *turns)

@@ -42,7 +42,8 @@ struct smd_turns {
 	struct smd_turn_queue large;
 	uint64_t overtaken;    /* bytes of small frames that have left since a large one waits */
 	uint64_t held;         /* bytes that the lane has been given, and that have not left */
-	bool giving;           /* somebody has his turn */
+	bool giving;           /* somebody has his turn, */
+	bool again;            /* and meanwhile somebody else was to have one */
 	const void *in_pieces; /* whose long frame goes in pieces now; NULL: nobody's */
 };
 
@@ -58,7 +59,8 @@ void smd_turns_wait(struct smd_turns *turns, struct smd_turn *turn, uint32_t byt
 /* Waits no longer. */
 void smd_turns_forget(struct smd_turns *turns, struct smd_turn *turn);
 
-/* Gives one of those who wait his turn, if the lane has room; whether it did. */
+/* Gives one of those who wait his turn, if the lane has room; whether it did. Others get theirs too where
+ * what was sent by it has left at once. */
 bool smd_turns_step(struct smd_turns *turns);
 /* As many as there is room for. */
 void smd_turns_run(struct smd_turns *turns);

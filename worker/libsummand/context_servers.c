@@ -12,6 +12,7 @@
 #include "worker/libsummand/context_failure.h"
 
 #define WAKE_LEAST_S 3
+#define WAKE_MADE_S  12 /* a lane over a card is tried twice, for 5 s each */
 
 static struct smd_context *context_of(struct smd_remote_owner *owner)
 {
@@ -78,12 +79,18 @@ static bool context_may_rest(struct smd_remote_owner *owner, const struct smd_re
 }
 
 /* Servers that were there: one that does not answer is lost as soon as at work, but a connection
- * may be late by a lost packet. */
+ * may be late by a lost packet, and making a lane over it takes time. */
 static unsigned wake_patience_s(const struct smd_config *config)
 {
 	unsigned limit_s = (config->heartbeat_ms + 999) / 1000;
 	unsigned wait_s = limit_s > WAKE_LEAST_S ? limit_s : WAKE_LEAST_S;
 
+	for (unsigned i = 0; i < config->ntransports; i++) {
+		if (config->had[i]) {
+			wait_s += WAKE_MADE_S;
+			break;
+		}
+	}
 	return wait_s < config->connect_timeout_s ? wait_s : config->connect_timeout_s;
 }
 

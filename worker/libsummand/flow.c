@@ -536,9 +536,7 @@ static int flow_finish_result(
 		smd_operation_check(operation);
 	}
 	smd_flow_held(flow, frame->ordinal - frame->lag);
-	if (flow->comm->leaving) {
-		smd_flow_ask_held(flow);
-	}
+	smd_flow_ask_held(flow); /* what it holds for may be here now, and be of no operation */
 	if (flow->tell) {
 		smd_flow_asked_held(flow, flow->done);
 	}

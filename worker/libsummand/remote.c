@@ -217,7 +217,7 @@ static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
-	bool ours; /* and not that of the carrier, which is the next transport, too: what fails */
+	bool of_carrier; /* what fails, and so of the next transport, too */
 	struct smd_remote *remote = arg;
 	const struct smd_config *config = remote->owner->config;
 	const struct smd_transport_ops *ops;
@@ -240,7 +240,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	ret = remote->pairs
 		      ? config->transports[remote->transport]->check(remote->target->found, &error)
 		      : 0;
-	ours = ret != 0 || !remote->pairs;
+	of_carrier = ret == 0 && remote->pairs;
 	if (ret == 0) {
 		ret = ops->connect(remote->owner->progress->base, address, origin, remote->shard,
 			remote->callbacks, remote, &remote->lane, &error);
@@ -254,7 +254,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	if (ret) {
 		remote->lane = NULL;
 		smd_remote_pair_end(remote);
-		if (!ours || !remote_try_next(remote, ret, error.text)) {
+		if (of_carrier || !remote_try_next(remote, ret, error.text)) {
 			remote_try_later(remote, ret, error.text);
 		}
 		return;

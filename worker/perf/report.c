@@ -63,6 +63,8 @@ static double idle_percent(const struct perf_row *rows, unsigned nrows)
 		idle += rows[i].spent.idle_ticks;
 		all += rows[i].spent.host_ticks;
 	}
+	/* The kernel's count of waiting for disks may go down. */
+	idle = idle > 0 ? idle : 0;
 	return all > 0 ? 100 * idle / all : -1;
 }
 

@@ -21,18 +21,20 @@
 void smd_tcp_watch_begin(struct tcp_watch *watch, int fd, unsigned patience_ms)
 {
 	const int never = 0;
+	const int many = 30;
 	const int seldom = (int)patience_ms / 2;
 	const int idle_s = patience_ms < 4000 ? 1 : (int)patience_ms / 2000;
-	const int probe_s = patience_ms < 16000 ? 1 : (int)patience_ms / 8000;
+	const int probe_s = patience_ms < 12000 ? 1 : (int)patience_ms / 6000;
 
 	watch->wanted = true;
 	watch->patience_ms = patience_ms;
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
 	/* A kernel without it needs minutes, where the other end has read nothing for minutes. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &seldom, sizeof(seldom));
-	/* Where nothing is queued: three probes by then. */
+	/* Where nothing is queued: three probes by then, and the kernel does not judge by them. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &probe_s, sizeof(probe_s));
+	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &many, sizeof(many));
 }
 
 unsigned smd_tcp_watch_judge(

@@ -537,10 +537,57 @@ static void the_large_go_on_beside_the_small(void **state)
 	assert_int_equal(turns.held, 0);
 }
 
+static bool has_room; /* as a ring in shared memory that the other end has read meanwhile */
+
+static void keep_or_send_all(struct smd_lane *lane, struct smd_send *send)
+{
+	keep(lane, send);
+	for (unsigned i = 0; has_room && i < nhas; i++) {
+		if (!lane_has[i]->sent) {
+			lane_has[i]->sent = SMD_FRAME_SIZE + lane_has[i]->length;
+			lane_has[i]->done(lane_has[i], 0);
+		}
+	}
+}
+
+/* What was sent before leaves with what is sent now, while that has its turn: then the lane has nothing
+ * any more that would ask the next one. */
+static void who_waits_is_asked_when_all_leaves_at_once(void **state)
+{
+	static const struct smd_transport_ops ops = {
+		.name = "at once", .send = keep_or_send_all, .room = 64 << 10};
+	static struct waiter small[2];
+	static struct waiter large;
+	struct smd_lane lane = {.ops = &ops};
+	struct smd_turns turns;
+
+	(void)state;
+	nhas = 0;
+	has_room = false;
+	smd_turns_begin(&turns, &lane);
+	large = (struct waiter){
+		.turn = {.take = take_turn}, .turns = &turns, .bytes = 200 << 10, .left = 1};
+	for (unsigned i = 0; i < 2; i++) {
+		small[i] = (struct waiter){
+			.turn = {.take = take_turn}, .turns = &turns, .bytes = SMALL, .left = 1};
+	}
+	smd_turns_wait(&turns, &small[0].turn, SMALL);
+	assert_true(smd_turns_step(&turns));
+	smd_turns_wait(&turns, &large.turn, large.bytes);
+	assert_false(smd_turns_step(&turns));
+	has_room = true;
+	smd_turns_wait(&turns, &small[1].turn, SMALL);
+	assert_true(smd_turns_step(&turns));
+	assert_int_equal(large.n, 1);
+	assert_int_equal(turns.held, 0);
+	smd_turns_end(&turns);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_large_go_on_beside_the_small),
+		cmocka_unit_test(who_waits_is_asked_when_all_leaves_at_once),
 		cmocka_unit_test(a_worker_sends_the_small_one_first),
 		cmocka_unit_test_setup_teardown(
 			a_server_sends_the_small_one_first, start_server, stop_server),
