@@ -274,7 +274,7 @@ void smd_group_check_gone(struct smd_comm *comm)
 
 /* One server may have lost a rank that lives, and all another one that died: both are named, each
  * once. */
-static void comm_note_gone(struct smd_comm *comm, const char *text)
+void smd_group_note_gone(struct smd_comm *comm, const char *text)
 {
 	const char *reason = strstr(text, " was lost: ");
 	char who[SMD_ERROR_TEXT_MAX];
@@ -301,6 +301,6 @@ void smd_group_gone(struct smd_flow *flow, const char *text)
 	}
 	flow->over = true;
 	flow->gone = true;
-	comm_note_gone(comm, text);
+	smd_group_note_gone(comm, text);
 	smd_group_check_gone(comm);
 }

@@ -37,6 +37,9 @@ void smd_group_gone(struct smd_flow *flow, const char *text);
 /* Servers are lost: maybe what is left has lost a rank. */
 void smd_group_check_gone(struct smd_comm *comm);
 
+/* A shard has said GONE: what is said if no whole one is left. */
+void smd_group_note_gone(struct smd_comm *comm, const char *text);
+
 /* The shard writes no more results of the communicator: it has said so, or its lane is closed. */
 void smd_group_flow_closed(struct smd_comm *comm, struct smd_flow *flow);
 

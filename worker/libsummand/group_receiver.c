@@ -137,7 +137,9 @@ static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
 	int ret = smd_abort_decode(payload, frame->length, &abort, error);
 
 	if (ret == 0 && flow->epoch == flow->comm->candidate) {
-		flow->gone = true;
+		flow->gone = true; /* and stays so if it is the next table all the same */
+		smd_remote_explain(flow->remote, abort.text, text);
+		smd_group_note_gone(flow->comm, text);
 		comm_lose_candidate(flow, &abort);
 	} else if (ret == 0) {
 		smd_remote_explain(flow->remote, abort.text, text);
@@ -241,13 +243,14 @@ static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_r
 	return flow->open; /* LEFT */
 }
 
-/* Streams that have been asked for are not left yet. */
+/* Streams that have been asked for are not left yet, but those of a candidate can be done without. */
 static bool comm_uses(const struct smd_receiver *receiver, const struct smd_remote *remote)
 {
 	const struct smd_epoch *epoch = (const struct smd_epoch *)receiver;
 	const struct smd_flow *flow = smd_epoch_flow(epoch, remote);
 
-	return flow && flow->asked && !flow->dead && epoch->comm->state != SMD_COMM_FAILED;
+	return flow && flow->asked && !flow->dead && epoch != epoch->comm->candidate &&
+	       epoch->comm->state != SMD_COMM_FAILED;
 }
 
 static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote *remote)
