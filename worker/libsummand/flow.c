@@ -43,6 +43,8 @@ void smd_flow_shrink(struct smd_flow *flow)
 {
 	uint64_t limit = flow->next > flow->done ? flow->next : flow->done + 1;
 
+	/* What has stages must go: they are not held while other ranks are waited for. */
+	limit = flow->fetched > limit ? flow->fetched : limit;
 	flow->limit = limit < flow->limit ? limit : flow->limit;
 	flow->buffered = flow->limit < flow->buffered ? flow->limit : flow->buffered;
 	smd_remote_send_shrunk(

@@ -9,7 +9,12 @@
 
 void smd_shm_turn_soon(struct shm_lane *lane)
 {
-	event_active(lane->turn, EV_TIMEOUT, 1);
+	const struct timeval now = {0, 0};
+
+	/* After the loop has looked at others: what is active again is called again before that. */
+	if (evtimer_add(lane->turn, &now)) {
+		event_active(lane->turn, EV_TIMEOUT, 1);
+	}
 }
 
 /* A full socket holds a byte that has not been taken yet; one that is closed is the carrier's to

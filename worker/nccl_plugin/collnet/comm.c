@@ -109,7 +109,7 @@ static void coll_give_up(struct smd_coll *coll)
 	snprintf(text, sizeof(text), "node %u (%s) gave CollNet up with operations in flight",
 		coll->node, coll->loops.each[0].comm->context->config.replica);
 	smd_loops_fail(&coll->loops, -ECANCELED, text);
-	coll->err = -ECANCELED;
+	coll->err = coll->err ? coll->err : -ECANCELED; /* the first one is the cause */
 }
 
 bool smd_coll_abandon(struct smd_coll *coll, const void *memory, size_t bytes)

@@ -250,10 +250,11 @@ static int request_test(struct smd_net_request *request, int *done, int *sizes)
 	if (!request->done) {
 		return comm->result ? smd_net_comm_tell(comm) : NCCL_SUCCESS;
 	}
-	request->busy = false;
-	if (request->result) {
+	if (request->result) { /* NCCL may ask again, or not look at what this returns */
+		smd_loss_tell(comm, "a message did not fit where it was received");
 		return request->result;
 	}
+	request->busy = false;
 	*done = 1;
 	if (sizes) {
 		tell_sizes(request, sizes);

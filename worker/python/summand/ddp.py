@@ -274,9 +274,13 @@ class Communicator:
             if self in self._context._communicators:
                 self._context._communicators.remove(self)
             return
-        while self._pending:
+        while True:
+            with self._lock:  # other threads take theirs out
+                request = next(iter(self._pending), None)
+            if request is None:
+                break
             try:
-                next(iter(self._pending)).wait()
+                request.wait()
             except SummandError:
                 pass  # told to who waits for that request
         if self._handle:

@@ -46,4 +46,6 @@ def complete(future, result, tensors):
         with beside(tensors):
             future.set_result(result)
     except Exception as error:
+        if future.done():  # it has its result, and what its callbacks have begun has failed
+            raise
         future.set_exception(error)

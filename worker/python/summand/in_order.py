@@ -6,6 +6,7 @@ import os
 import queue
 import threading
 import time
+import traceback
 import weakref
 
 EXIT_S = 10  # for what is in flight when the program ends
@@ -20,6 +21,8 @@ class InOrder:
     def __init__(self, name, finish):
         self._finish = finish
         self._items = queue.SimpleQueue()
+        self._lock = threading.Lock()
+        self._ended = False
         self._pid = os.getpid()
         self._beside = _Beside(name)
         self._thread = threading.Thread(target=_run, args=(self._items, finish, self._beside), name=name, daemon=True)
@@ -27,7 +30,12 @@ class InOrder:
         _all.add(self)
 
     def put(self, item):
-        self._items.put(item)
+        """After the end, which handlers of the program's own may come after when it exits, each is finished on another thread."""
+        with self._lock:
+            if not self._ended:
+                self._items.put(item)
+                return
+        self.put_beside(item)
 
     def put_beside(self, item):
         """One that has no place in the order: on another thread."""
@@ -38,7 +46,10 @@ class InOrder:
         if self._pid != os.getpid():
             return True
         deadline = None if timeout is None else time.monotonic() + timeout
-        self._items.put(None)
+        with self._lock:
+            if not self._ended:
+                self._ended = True
+                self._items.put(None)
         if threading.current_thread() is not self._thread:
             self._thread.join(timeout)
         return not self._thread.is_alive() and self._beside.end(deadline)
@@ -57,14 +68,25 @@ class _Beside:
 
     def call(self, what):
         with self._ended:
-            if self._idle:
+            begun = self._idle > 0 or self._begin()
+            if begun:
                 self._idle -= 1
-            else:
-                thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-                thread.start()
-                self._threads.add(thread)
-            self._under_way += 1
-        self._calls.put(what)
+                self._under_way += 1
+        if begun:
+            self._calls.put(what)
+        else:
+            what()
+
+    def _begin(self):
+        """One more idle thread. False: there can be no more threads."""
+        thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+        try:
+            thread.start()
+        except RuntimeError:
+            return False
+        self._threads.add(thread)
+        self._idle += 1
+        return True
 
     def _run(self):
         while True:
@@ -73,6 +95,8 @@ class _Beside:
                 return
             try:
                 what()
+            except Exception:  # this thread has others to call
+                traceback.print_exc()
             finally:
                 what = None  # as below
                 with self._ended:
@@ -81,13 +105,15 @@ class _Beside:
                     self._ended.notify_all()
 
     def end(self, deadline):
-        """Waits for all calls, but not for the one that calls it; whether they have ended."""
+        """Waits for all calls, but not for the one that calls it; whether they have ended. Later ones begin threads again."""
         own = threading.current_thread() in self._threads
         with self._ended:
             left = None if deadline is None else max(0, deadline - time.monotonic())
             has_ended = self._ended.wait_for(lambda: self._under_way <= own, left)
-        for _ in self._threads:
-            self._calls.put(None)
+            for _ in self._threads:
+                self._calls.put(None)
+            self._threads = set()
+            self._idle = 0
         return has_ended
 
 
@@ -102,9 +128,12 @@ def _run(items, finish, beside):
         item = items.get()
         if item is None:
             return
-        rest = finish(item)
-        if rest:
-            beside.call(rest)
+        try:
+            rest = finish(item)
+            if rest:
+                beside.call(rest)
+        except Exception:  # those that come later are finished all the same
+            traceback.print_exc()
         item = rest = None  # what they hold is not kept until the next one comes
 
 
