@@ -231,6 +231,56 @@ static void a_turn_takes_so_much_and_leaves_the_rest_for_the_next(void **state)
 	parcels_free(parcels, FRAMES);
 }
 
+enum { BUSY_FRAMES = 100, BUSY_BYTES = 200000 };
+
+static struct {
+	struct link *link;
+	struct parcel parcels[BUSY_FRAMES];
+	unsigned sent;
+	unsigned frames; /* that had come when the timer did */
+} busy;
+
+static void note_frames(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	busy.frames = busy.link->far.frames;
+}
+
+static void send_another(struct end *far)
+{
+	const struct timeval soon = {0, 1}; /* at once it would be no timer */
+
+	if (far->frames == 3) {
+		assert_int_equal(
+			event_base_once(far->base, -1, EV_TIMEOUT, note_frames, NULL, &soon), 0);
+	}
+	if (busy.sent < BUSY_FRAMES) {
+		parcel_send(&busy.parcels[busy.sent], &busy.link->near, busy.sent, BUSY_BYTES, NULL);
+		busy.sent++;
+	}
+}
+
+/* Sockets, new lanes, timers: whatever the ring always has. */
+static void a_busy_lane_leaves_the_loop_to_others(void **state)
+{
+	struct link *link = *state;
+
+	open_and_sleep(link);
+	busy.link = link;
+	busy.sent = 0;
+	busy.frames = 0;
+	link->far.then = send_another;
+	for (unsigned i = 0; i < 2; i++) {
+		send_another(&link->far);
+	}
+	RUN_UNTIL(link, link->far.frames == BUSY_FRAMES && busy.frames > 0);
+	assert_in_range(busy.frames, 3, BUSY_FRAMES / 2);
+	link->far.then = NULL;
+	parcels_free(busy.parcels, BUSY_FRAMES);
+}
+
 /* ---- the other end writes what it likes ---- */
 
 static void a_false_head_ends_the_lane(void **state)
@@ -560,6 +610,7 @@ int main(void)
 		SHM_TEST(who_polls_is_not_woken),
 		SHM_TEST(a_writer_is_woken_when_half_is_free),
 		SHM_TEST(a_turn_takes_so_much_and_leaves_the_rest_for_the_next),
+		SHM_TEST(a_busy_lane_leaves_the_loop_to_others),
 		SHM_TEST(a_false_head_ends_the_lane),
 		SHM_TEST(a_false_tail_ends_the_lane),
 		SHM_TEST(bytes_that_are_no_frame_end_the_lane),
