@@ -411,17 +411,26 @@ void smd_server_comm_relay(
 	}
 }
 
-/* Streams that form and need not, or without that rank, which would be waited for there. */
-static void comm_refuse_forming(struct smd_server_comm *comm, unsigned rank)
+/* It forms and need not, or without that rank, which would be waited for there; or it has formed, nothing was
+ * said in it, and what that rank thinks of it is waited for. */
+static bool comm_is_in_vain(const struct smd_server_comm *comm, unsigned rank)
+{
+	if (comm->state == SMD_SERVER_COMM_FORMING) {
+		return comm->optional || (comm->id && !comm->members[rank]);
+	}
+	return comm->optional && comm->state == SMD_SERVER_COMM_ACTIVE && comm->done == 0 &&
+	       comm->busy_slots == 0;
+}
+
+static void comm_refuse_in_vain(struct smd_server_comm *comm, unsigned rank)
 {
 	struct smd_server_comm *other;
 	struct smd_server_comm *next;
 
 	for (other = TAILQ_FIRST(&comm->comms->list); other; other = next) {
 		next = TAILQ_NEXT(other, link);
-		if (other->state == SMD_SERVER_COMM_FORMING &&
-			(other->optional || (other->id && !other->members[rank])) &&
-			other->job == comm->job && strcmp(other->group, comm->group) == 0) {
+		if (other != comm && comm_is_in_vain(other, rank) && other->job == comm->job &&
+			strcmp(other->group, comm->group) == 0) {
 			comm_tell_abort(other, NULL, ENOENT, "a rank has left");
 			smd_server_comm_abandon(other);
 		}
@@ -441,8 +450,8 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 	comm_detach(member);
 	comm->retires |= retires;
 	comm->deserted |= !retires;
-	if (comm->id == 0 && !retires) {
-		comm_refuse_forming(comm, member->rank);
+	if (!retires) { /* the first table's streams may be those of servers that are lost */
+		comm_refuse_in_vain(comm, member->rank);
 	}
 	if (why && comm->attached) {
 		smd_server_comm_abort(comm, (int)why->err, why->text);

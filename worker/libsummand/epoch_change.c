@@ -130,6 +130,11 @@ void smd_epoch_change_stands(struct smd_comm *comm, bool joined)
 		.dead = comm->now->dead,
 		.id = comm->candidate->id};
 
+	if (!joined && comm->rank == 0 && agreement->ahead && agreement->changes) {
+		agreement->promises[0] = mine; /* a rank has left: it may never promise */
+		conclude(comm);
+		return;
+	}
 	if (agreement->sealed || agreement->ahead) { /* what is lost comes first; or it is said */
 		return;
 	}
