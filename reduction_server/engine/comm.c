@@ -413,10 +413,11 @@ void smd_server_comm_relay(
 
 /* It forms and need not, or without that rank, which would be waited for there; or it has formed, nothing was
  * said in it, and what that rank thinks of it is waited for. */
-static bool comm_is_in_vain(const struct smd_server_comm *comm, unsigned rank)
+static bool comm_is_in_vain(
+	const struct smd_server_comm *comm, const struct smd_server_comm *left, unsigned rank)
 {
 	if (comm->state == SMD_SERVER_COMM_FORMING) {
-		return comm->optional || (comm->id && !comm->members[rank]);
+		return left->id == 0 && (comm->optional || (comm->id && !comm->members[rank]));
 	}
 	return comm->optional && comm->state == SMD_SERVER_COMM_ACTIVE && comm->done == 0 &&
 	       comm->busy_slots == 0;
@@ -429,7 +430,7 @@ static void comm_refuse_in_vain(struct smd_server_comm *comm, unsigned rank)
 
 	for (other = TAILQ_FIRST(&comm->comms->list); other; other = next) {
 		next = TAILQ_NEXT(other, link);
-		if (other != comm && comm_is_in_vain(other, rank) && other->job == comm->job &&
+		if (other != comm && comm_is_in_vain(other, comm, rank) && other->job == comm->job &&
 			strcmp(other->group, comm->group) == 0) {
 			comm_tell_abort(other, NULL, ENOENT, "a rank has left");
 			smd_server_comm_abandon(other);
