@@ -411,8 +411,8 @@ void smd_server_comm_relay(
 	}
 }
 
-/* It forms and need not, or without that rank, which would be waited for there; or it has formed, nothing was
- * said in it, and what that rank thinks of it is waited for. */
+/* The rank has left `left`, streams of the same group, and would be waited for: here, where these form;
+ * or for its word on them, where they have formed for a table that is not agreed yet. */
 static bool comm_is_in_vain(
 	const struct smd_server_comm *comm, const struct smd_server_comm *left, unsigned rank)
 {
@@ -430,8 +430,8 @@ static void comm_refuse_in_vain(struct smd_server_comm *comm, unsigned rank)
 
 	for (other = TAILQ_FIRST(&comm->comms->list); other; other = next) {
 		next = TAILQ_NEXT(other, link);
-		if (other != comm && comm_is_in_vain(other, comm, rank) && other->job == comm->job &&
-			strcmp(other->group, comm->group) == 0) {
+		if (other != comm && comm_is_in_vain(other, comm, rank) &&
+			other->job == comm->job && strcmp(other->group, comm->group) == 0) {
 			comm_tell_abort(other, NULL, ENOENT, "a rank has left");
 			smd_server_comm_abandon(other);
 		}

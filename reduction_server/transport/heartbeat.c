@@ -56,7 +56,7 @@ static bool goes_on_taking(struct smd_heartbeat *heartbeat, uint64_t limit_ns)
 	return heartbeat->silent_ns - heartbeat->takes_from_ns >= limit_ns / GOES_ON_PART;
 }
 
-static void is_alive(struct smd_heartbeat *heartbeat)
+static void note_life(struct smd_heartbeat *heartbeat)
 {
 	heartbeat->silent_ns = 0;
 	heartbeat->asked_ns = 0;
@@ -84,12 +84,12 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	if (lane->counts.bytes_received != heartbeat->received) {
 		heartbeat->received = lane->counts.bytes_received;
 		heartbeat->takes = false;
-		is_alive(heartbeat);
+		note_life(heartbeat);
 		return SMD_HEARTBEAT_ALIVE;
 	}
 	heartbeat->silent_ns += passed < most ? passed : most;
 	if (sent > SENT_LEAST && goes_on_taking(heartbeat, limit_ns)) {
-		is_alive(heartbeat);
+		note_life(heartbeat);
 		return SMD_HEARTBEAT_ALIVE;
 	}
 	if (heartbeat->silent_ns >= limit_ns) {

@@ -86,7 +86,7 @@ static unsigned wake_patience_s(const struct smd_config *config)
 	unsigned wait_s = limit_s > WAKE_LEAST_S ? limit_s : WAKE_LEAST_S;
 
 	for (unsigned i = 0; i < config->ntransports; i++) {
-		if (config->had[i]) {
+		if (config->had[i] && !config->transports[i]->within_host) {
 			wait_s += WAKE_MADE_S;
 			break;
 		}

@@ -217,7 +217,7 @@ static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
-	bool of_carrier; /* what fails, and so of the next transport, too */
+	bool of_carrier; /* what failed was the carrier, which the next transport would use, too */
 	struct smd_remote *remote = arg;
 	const struct smd_config *config = remote->owner->config;
 	const struct smd_transport_ops *ops;

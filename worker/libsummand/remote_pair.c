@@ -123,8 +123,8 @@ int smd_remote_on_pair(
 	struct smd_pair pair;
 	int ret;
 
-	remote->greeted =
-		false; /* it understands what it was told: that is not what ends the lane */
+	/* It understands what it was told: that is not what ends the lane. */
+	remote->greeted = false;
 	remote->answered = true;
 	if (!remote->pairs || remote->lane->ops == remote_wants(remote)) {
 		return smd_error_set(

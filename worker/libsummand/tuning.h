@@ -66,7 +66,7 @@ struct smd_tuning {
 	double factor;               /* of all weights, for rates; */
 	bool back;                   /* to what they were before the trial */
 	bool fresh;                  /* something has been seen since it was last thought about */
-	struct smd_refusals refusals;
+	struct smd_refusals refusals; /* of its tables */
 	unsigned tables;             /* that may be had, */
 	uint64_t tables_ns;          /* since when there is one more each TABLE_EVERY_NS */
 	unsigned in_flight;
