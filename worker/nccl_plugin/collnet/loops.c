@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
@@ -18,16 +19,41 @@
 /* Below, the change of threads is reckoned to cost more than it gains. */
 #define LARGE_BYTES     ((size_t)128 << 10)
 
-static unsigned processors(void)
+static unsigned least(unsigned a, unsigned b)
+{
+	return a < b ? a : b;
+}
+
+unsigned smd_loops_default(unsigned usable, unsigned online, unsigned local_ranks)
+{
+	unsigned own = least(usable, online / (local_ranks ? local_ranks : 1));
+	unsigned count = least(own / PROCESSORS_EACH, UNASKED_MAX);
+
+	return count ? count : 1;
+}
+
+static unsigned usable_processors(void)
 {
 	cpu_set_t set;
 
 	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
 }
 
-static unsigned least(unsigned a, unsigned b)
+/* How many ranks of the job are on this host, by what torchrun, Open MPI or MPICH say; 1 if they are silent. */
+static unsigned local_ranks(void)
 {
-	return a < b ? a : b;
+	static const char *const names[] = {
+		"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
+	uint64_t count;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *text = getenv(names[i]);
+
+		if (text && smd_parse_number(text, 1, UINT16_MAX, &count) == 0) {
+			return (unsigned)count;
+		}
+	}
+	return 1;
 }
 
 int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error)
@@ -36,8 +62,8 @@ int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *er
 	uint64_t count;
 
 	loops->nodes = nodes;
-	loops->wanted = least(processors() / PROCESSORS_EACH, UNASKED_MAX);
-	loops->wanted = loops->wanted ? loops->wanted : 1;
+	loops->wanted = smd_loops_default(
+		usable_processors(), (unsigned)sysconf(_SC_NPROCESSORS_ONLN), local_ranks());
 	if (!text || !*text) {
 		return 0;
 	}

@@ -30,10 +30,11 @@ struct smd_loops {
 	} each[SMD_LOOPS_MAX];
 };
 
-/*
- * Finds out how many are wanted: SUMMAND_NCCL_LOOPS, or one for each four processors that this process may use, at
- * most 4. 0, or -EINVAL with a text.
- */
+/* One for each four processors that a process has for itself, 1 to 4: of those that it may use no more than its part of
+ * the host's `online`, where it is one of local_ranks. */
+unsigned smd_loops_default(unsigned usable, unsigned online, unsigned local_ranks);
+
+/* Finds out how many are wanted: SUMMAND_NCCL_LOOPS, or the default. 0, or -EINVAL with a text. */
 int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error);
 
 /*
