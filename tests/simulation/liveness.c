@@ -51,16 +51,18 @@ static size_t find_most_bytes(const struct plan *plan)
 	return elements * sizeof(float);
 }
 
-/* How many frames of the largest operation follow each other, there or back: all chunks may be
- * dealt to one shard where weights change, and a window may be of one where memory is scarce. */
+/* How many frames of the largest operation follow each other, there or back: where weights change all chunks may be
+ * dealt to one shard, and be twice as many, since they are whole rounds of the pattern; and a window may be of one
+ * where memory is scarce. */
 static uint64_t find_rounds(const struct plan *plan, size_t bytes)
 {
 	uint64_t segment = plan->segment_bytes ? plan->segment_bytes : bytes + 1;
 	uint64_t chunk = plan->chunk_bytes < CHUNK_LEAST ? plan->chunk_bytes : CHUNK_LEAST;
-	uint64_t shards = plan->changes || plan->measured ? 1 : plan->shards;
+	bool weighted = plan->changes || plan->measured;
+	uint64_t shards = weighted ? 1 : plan->shards;
 	uint64_t most = plan->scarce ? 1 : WINDOW_LEAST;
 	uint64_t window = plan->window < most ? plan->window : most;
-	uint64_t chunks = bytes / chunk + 1;
+	uint64_t chunks = (weighted ? 2 : 1) * (bytes / chunk + 1);
 	uint64_t held = plan->larger ? HELD_ROUNDS * (bytes / segment + 1) : 0;
 
 	return ROUNDS_LEAST + held + bytes / segment + chunks / (shards * window);
@@ -208,12 +210,28 @@ void liveness_begins(int rank)
 	}
 }
 
-/* In how much time it is known to those who must. */
+static bool some_join(void)
+{
+	for (int r = 0; r < world.plan.nranks; r++) {
+		const struct simulated_rank *rank = &world.ranks[r];
+
+		if (!rank->dead && !rank->err && !rank->over && !has_joined(rank)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* In how much time it is known to those who must. Where no server has all ranks of a group that joins, none can tell
+ * the others. */
 static uint64_t find_detection(const struct planned_fault *fault)
 {
 	bool begins = world.nconnected < world.plan.nranks;
 	uint64_t limit_ns = world.plan.heartbeat_ms * MS_NS;
 
+	if (world.may_be_cut && some_join()) {
+		return CONNECT_NS;
+	}
 	switch (fault->kind) {
 	case RANK_KILLED:
 		return begins ? 2 * limit_ns + SMD_SECOND_NS : 0;
