@@ -17,6 +17,8 @@ void smd_chunk_search_begin(struct smd_chunk_search *search, int scale, uint64_t
 		.settled = scale,
 		.candidate = scale,
 		.scale = scale,
+		.least = SMD_CHUNK_SCALE_LEAST,
+		.most = SMD_CHUNK_SCALE_MOST,
 		.next_ns = now_ns,
 		.pause_ns = PAUSE_NS,
 	};
@@ -51,17 +53,17 @@ static bool settle(struct smd_chunk_search *search)
 static bool choose(struct smd_chunk_search *search)
 {
 	if (search->processors_decide && !search->tried_largest &&
-		search->settled < SMD_CHUNK_SCALE_MOST) {
+		search->settled < search->most) {
 		search->tried_largest = true;
-		search->wanted = SMD_CHUNK_SCALE_MOST;
+		search->wanted = search->most;
 		return true;
 	}
-	if (!search->tried_smaller && search->settled > SMD_CHUNK_SCALE_LEAST) {
+	if (!search->tried_smaller && search->settled > search->least) {
 		search->tried_smaller = true;
 		search->wanted = search->settled - 1;
 		return true;
 	}
-	if (!search->tried_larger && search->settled < SMD_CHUNK_SCALE_MOST) {
+	if (!search->tried_larger && search->settled < search->most) {
 		search->tried_larger = true;
 		search->wanted = search->settled + 1;
 		return true;

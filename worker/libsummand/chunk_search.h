@@ -31,6 +31,8 @@ struct smd_chunk_search {
 	int scale;   /* in use: another one is on trial */
 	int wanted;
 	int candidate; /* has won once, and is tried again if that is not the settled one */
+	int least; /* of those that are tried, */
+	int most;
 	bool tried_larger;
 	bool tried_smaller;
 	bool tried_largest;

@@ -381,6 +381,13 @@ int smd_context_create_without_devices(const struct smd_context_options *options
 	return context_create(options, mode, origin, NULL, out);
 }
 
+void smd_context_set_chunk_scale(struct smd_context *context, int scale)
+{
+	smd_progress_lock(&context->progress);
+	context->deal.scale = scale;
+	smd_progress_unlock(&context->progress);
+}
+
 bool smd_context_streams(struct smd_context *context)
 {
 	bool streams;

@@ -75,12 +75,16 @@ static int context_make_deal(struct smd_context *context)
 
 uint64_t smd_context_deal_hash(struct smd_context *context)
 {
+	uint64_t hash;
+
 	for (unsigned i = 0; i < context->ninitial; i++) {
 		context->shards[i].server_id = context->remotes.each[i]->welcome.server_id;
 	}
-	return context->absent ? 0
-			       : smd_deal_hash(context->shards, context->ninitial,
-					 context->deal.chunk_bytes);
+	if (context->absent) {
+		return 0;
+	}
+	hash = smd_deal_hash(context->shards, context->ninitial, context->deal.chunk_bytes);
+	return context->deal.scale ? smd_deal_hash_add(hash, (uint64_t)context->deal.scale) : hash;
 }
 
 /* ---- it begins ---- */

@@ -277,7 +277,7 @@ static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
  * each, time beyond the wire's is about c / B for the last chunk and M / (s c) * cost for all; the
  * least is at c = sqrt(M / s * B * cost). B in Mbit/s is bytes in 8 us.
  */
-static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes)
+static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes, int scale)
 {
 	uint64_t most = deal->chunk_bytes;
 	uint64_t per_shard = (bytes < SIZE_LIMIT ? bytes : SIZE_LIMIT) / deal->nshards;
@@ -289,14 +289,27 @@ static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes)
 	least = clamp(least, CHUNK_LEAST_BYTES, most);
 	longest = clamp(longest, least, most);
 	best = clamp(square_root(per_shard * clamp(cost, 1, most)), least, longest);
-	return clamp(deal->scale < 0 ? best >> -deal->scale : best << deal->scale,
+	return clamp(scale < 0 ? best >> -scale : best << scale,
 		CHUNK_LEAST_BYTES < most ? CHUNK_LEAST_BYTES : most, most);
+}
+
+void smd_deal_bound_scales(const struct smd_deal *deal, uint64_t bytes, int *least, int *most)
+{
+	uint64_t smallest = best_chunk_bytes(deal, bytes, *least);
+
+	while (*least < *most && best_chunk_bytes(deal, bytes, *least + 1) == smallest) {
+		++*least;
+	}
+	while (*least < *most && best_chunk_bytes(deal, bytes, *most - 1) >=
+					 clamp(bytes, 1, best_chunk_bytes(deal, bytes, *most))) {
+		--*most;
+	}
 }
 
 size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size)
 {
 	uint64_t bytes = (uint64_t)count * size;
-	uint64_t chunk = best_chunk_bytes(deal, bytes);
+	uint64_t chunk = best_chunk_bytes(deal, bytes, deal->scale);
 	uint64_t nchunks = bytes / chunk + (bytes % chunk != 0);
 
 	if (nchunks > deal->length) { /* whole rounds, so that every shard gets its share */

@@ -85,6 +85,10 @@ uint64_t smd_deal_ordinals_before(const struct smd_deal *deal, unsigned shard, u
  */
 size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size);
 
+/* Of the scales from *least to *most leaves those beyond which the chunks of an operation of so many bytes would be no
+ * smaller, and no larger. */
+void smd_deal_bound_scales(const struct smd_deal *deal, uint64_t bytes, int *least, int *most);
+
 /*
  * How many chunks of so many bytes a rank of `nranks` should have under way on a shard, of those it
  * is granted: as few as keep the wire busy, because more wait in queues and push each other out of

@@ -233,6 +233,7 @@ void smd_epochs_append(struct smd_epoch *epoch)
 int smd_epochs_create(struct smd_comm *comm)
 {
 	comm->base.deal = &comm->context->deal;
+	comm->base.scale = comm->context->deal.scale;
 	comm->base.nremotes = comm->context->ninitial;
 	comm->base.dead = ~smd_context_initial(comm->context);
 	comm->now = &comm->base;

@@ -122,6 +122,9 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 		free(comm->tuning);
 		comm->tuning = NULL;
 	}
+	if (comm->tuning) {
+		comm->tuning->first_scale = comm->base.scale;
+	}
 	free(shards);
 }
 
@@ -129,6 +132,18 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 static bool comm_may_tune(const struct smd_comm *comm)
 {
 	return (comm->context->drains & ~comm->now->dead) == 0 && smd_epoch_change_may_begin(comm);
+}
+
+/* By the operations that ended last. */
+static void comm_bound_chunks(struct smd_comm *comm)
+{
+	int least = SMD_CHUNK_SCALE_LEAST;
+	int most = SMD_CHUNK_SCALE_MOST;
+
+	if (comm->tuning->largest) {
+		smd_deal_bound_scales(comm->now->deal, comm->tuning->largest, &least, &most);
+		smd_tuning_bound_chunks(comm->tuning, least, most);
+	}
 }
 
 void smd_group_tune(struct smd_comm *comm)
@@ -141,6 +156,9 @@ void smd_group_tune(struct smd_comm *comm)
 	}
 	if (comm->agreement.reach.hopes) {
 		smd_reach_consider(comm);
+	}
+	if (tuning && tuning->fresh) {
+		comm_bound_chunks(comm);
 	}
 	if (tuning && comm_may_tune(comm) && smd_tuning_want(tuning, smd_clock_ns())) {
 		table.weights = tuning->weights;

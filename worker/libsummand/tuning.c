@@ -105,6 +105,12 @@ void smd_tuning_destroy(struct smd_tuning *tuning)
 	smd_balance_destroy(&tuning->balance);
 }
 
+void smd_tuning_bound_chunks(struct smd_tuning *tuning, int least, int most)
+{
+	tuning->search.least = least;
+	tuning->search.most = most;
+}
+
 /* What tools/bench-rates keeps as a trace. */
 static void tell(const char *what, unsigned place, uint64_t bytes, uint64_t ns)
 {
@@ -120,7 +126,9 @@ void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns
 		tuning->began_ns = now_ns;
 		tuning->bytes = 0;
 		tuning->skipped = 0;
+		tuning->largest = 0;
 	}
+	tuning->largest = bytes > tuning->largest ? bytes : tuning->largest;
 	tuning->bytes += bytes;
 }
 
@@ -412,7 +420,7 @@ static int scale_of(const struct smd_tuning *tuning)
 {
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES: /* what was found before was for other rates */
-		return tuning->back ? tuning->trial.scale : 0;
+		return tuning->back ? tuning->trial.scale : tuning->first_scale;
 	case SMD_TUNING_CHUNKS:
 		return tuning->search.wanted;
 	default:

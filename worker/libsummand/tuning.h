@@ -62,6 +62,7 @@ struct smd_tuning {
 	uint32_t *weights;  /* [nshards] that are asked for, */
 	struct smd_tuning_rest *rests; /* and of each place */
 	int scale;
+	int first_scale; /* of the communicator: of new rates, too; 0 unless its owner says another */
 	enum smd_tuning_cause cause; /* whose wish is asked for */
 	double factor;               /* of all weights, for rates; */
 	bool back;                   /* to what they were before the trial */
@@ -70,6 +71,7 @@ struct smd_tuning {
 	unsigned tables;             /* that may be had, */
 	uint64_t tables_ns;          /* since when there is one more each TABLE_EVERY_NS */
 	unsigned in_flight;
+	uint64_t largest;  /* bytes of an operation of the last ones in flight */
 	uint64_t began_ns; /* what is in flight together, */
 	uint64_t bytes;    /* with so many bytes in all, */
 	uint64_t skipped;  /* of which so many, both ways, were zeros and did not cross */
@@ -79,6 +81,9 @@ struct smd_tuning {
 int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 	const struct smd_tuning_shard *shards, unsigned nshards, int scale, uint64_t now_ns);
 void smd_tuning_destroy(struct smd_tuning *tuning);
+
+/* Chunks of other scales would not differ: they would be the smallest there may be, or the operation has one. */
+void smd_tuning_bound_chunks(struct smd_tuning *tuning, int least, int most);
 
 /* An operation begins, or ends. */
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);

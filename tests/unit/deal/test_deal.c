@@ -396,6 +396,32 @@ static unsigned window_of(const uint32_t *weights, unsigned nshards, unsigned nr
 }
 
 /* Half a millisecond of the shard's link, which all ranks share. */
+static void assert_scales(const struct smd_deal *deal, uint64_t bytes, int least, int most)
+{
+	int first = -3;
+	int last = 3;
+
+	smd_deal_bound_scales(deal, bytes, &first, &last);
+	assert_int_equal(first, least);
+	assert_int_equal(last, most);
+}
+
+/* The smallest chunk there may be, 16 KiB, an operation in one chunk, and the largest there may be end the search for
+ * other sizes. */
+static void other_scales_make_other_chunks(void **state)
+{
+	static const uint32_t two[] = {10000, 10000};
+	struct smd_deal deal;
+
+	(void)state;
+	deal_of(&deal, two, 2); /* 40 KB at least, 256 KiB at most */
+	assert_scales(&deal, 64 << 10, -2, 1);
+	assert_scales(&deal, 1 << 20, -3, 2);
+	assert_scales(&deal, 64 << 20, -3, 0);
+	assert_scales(&deal, 1, -2, -2);
+	smd_deal_destroy(&deal);
+}
+
 static void windows_keep_the_wire_busy_and_no_more(void **state)
 {
 	const uint32_t fast[] = {10000, 10000};
@@ -449,6 +475,7 @@ int main(void)
 		cmocka_unit_test(larger_operations_get_larger_chunks),
 		cmocka_unit_test(large_operations_are_cut_into_whole_rounds),
 		cmocka_unit_test(small_servers_get_small_chunks),
+		cmocka_unit_test(other_scales_make_other_chunks),
 		cmocka_unit_test(windows_keep_the_wire_busy_and_no_more),
 		cmocka_unit_test(leads_follow_the_largest_share),
 	};

@@ -123,6 +123,29 @@ static void where_processors_decide_chunks_grow(void **state)
 	assert_true(search.settled > 0);
 }
 
+/* Below, chunks are all of the smallest size: a trial there says nothing, and noise could keep it. */
+static void sizes_that_would_not_differ_are_not_tried(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		struct network network = {.bytes_per_us = 1250,
+			.declared = 1250,
+			.chunk_us = 60,
+			.noise = 0.3,
+			.random = i + 1};
+		struct smd_chunk_search search;
+		uint64_t now = SMD_SECOND_NS;
+
+		smd_chunk_search_begin(&search, 0, now);
+		search.least = 0;
+		search.most = 1;
+		for (unsigned k = 0; k < 20; k++) {
+			run(&network, &search, &now, one, 1, 0.1);
+			assert_in_range(search.scale, 0, 1);
+		}
+	}
+}
+
 /* An operation in one chunk needs fewer packets, and that is much; the sizes between gain little,
  * and times scatter. */
 static void where_processors_decide_the_largest_are_tried_first(void **state)
@@ -311,6 +334,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_interface_that_lies_is_found_out_within_a_second),
 		cmocka_unit_test(where_processors_decide_chunks_grow),
+		cmocka_unit_test(sizes_that_would_not_differ_are_not_tried),
 		cmocka_unit_test(where_processors_decide_the_largest_are_tried_first),
 		cmocka_unit_test(a_trial_of_the_largest_is_one_of_a_few),
 		cmocka_unit_test(what_is_clearly_slower_ends_soon),
