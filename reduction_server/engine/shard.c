@@ -312,7 +312,7 @@ static void shard_turn_loop(struct smd_shard *shard)
 			continue;
 		}
 		if (++polls % POLLS_PER_TURN == 0 || !shard_poll(shard)) {
-			event_base_loop(shard->base, EVLOOP_NONBLOCK);
+			smd_loop_look(shard->base);
 		}
 		if (shard->small_frames == frames) {
 			sched_yield();

@@ -25,6 +25,11 @@ struct event_base *smd_loop_create(void)
 	return base;
 }
 
+void smd_loop_look(struct event_base *base)
+{
+	event_base_loop(base, EVLOOP_ONCE | EVLOOP_NONBLOCK);
+}
+
 void smd_loop_free(struct event_base *base)
 {
 	if (base) {

@@ -13,6 +13,9 @@ struct event_base;
 
 /* NULL: out of memory or descriptors. */
 struct event_base *smd_loop_create(void);
+/* Does what is ready now, and does not wait. Once: with EVLOOP_NONBLOCK alone libevent goes round until it finds
+ * nothing, and a caller whose operation is done would learn that only then. */
+void smd_loop_look(struct event_base *base);
 /* After its lanes were closed and it has turned once more. NULL is allowed. */
 void smd_loop_free(struct event_base *base);
 

@@ -121,7 +121,7 @@ static void progress_turn(struct smd_progress *progress, uint64_t deadline_ns)
 		progress_sleep_until(progress, deadline_ns);
 		return;
 	}
-	event_base_loop(progress->base, EVLOOP_NONBLOCK);
+	smd_loop_look(progress->base);
 	if (progress->arrivals != arrivals) {
 		progress->looked_ns = smd_clock_ns();
 	} else if (smd_clock_ns() - progress->looked_ns < SPIN_NS) {
@@ -148,7 +148,7 @@ static void progress_spin(
 		(void)progress_look(progress);
 		polled = goal->poll(arg);
 		if (++progress->polls % POLLS_PER_LOOP == 0 || !polled) {
-			event_base_loop(progress->base, EVLOOP_NONBLOCK);
+			smd_loop_look(progress->base);
 		}
 		if (progress->arrivals != arrivals) {
 			until = smd_clock_ns() + SPIN_NS;
@@ -232,7 +232,7 @@ static void progress_test(struct smd_progress *progress)
 	progress_own(progress);
 	arrivals = progress->arrivals;
 	(void)progress_look(progress);
-	event_base_loop(progress->base, EVLOOP_NONBLOCK);
+	smd_loop_look(progress->base);
 	progress->nothing_ns = progress->arrivals == arrivals ? smd_clock_ns() : 0;
 	progress_release(progress);
 }

@@ -204,7 +204,7 @@ void smd_net_comm_progress(struct smd_net_comm *comm)
 	if (comm->turns++ % TURNS_OF_LOOP && (comm->poll_only || comm_only_listens(comm))) {
 		comm_poll(comm);
 	} else {
-		event_base_loop(comm->base, EVLOOP_NONBLOCK);
+		smd_loop_look(comm->base);
 	}
 	if (comm->pump) {
 		comm->pump(comm);
