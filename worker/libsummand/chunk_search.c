@@ -48,24 +48,36 @@ static bool settle(struct smd_chunk_search *search)
 	return smd_operation_times_settle(&search->times);
 }
 
+/* The settled one, or what has the same chunks of those that differ. */
+static int find_place(const struct smd_chunk_search *search)
+{
+	int place = search->settled < search->least ? search->least : search->settled;
+
+	return place > search->most ? search->most : place;
+}
+
 /* The next one to try. Beside the settled one smaller ones come first, because interfaces rarely
  * say too little. False: both sides have been tried. */
 static bool choose(struct smd_chunk_search *search)
 {
-	if (search->processors_decide && !search->tried_largest &&
-		search->settled < search->most) {
+	int place = find_place(search);
+
+	search->is_largest = false;
+	if (search->processors_decide && !search->tried_largest && place < search->most) {
 		search->tried_largest = true;
+		search->tried_larger |= search->most == place + 1;
+		search->is_largest = true;
 		search->wanted = search->most;
 		return true;
 	}
-	if (!search->tried_smaller && search->settled > search->least) {
+	if (!search->tried_smaller && place > search->least) {
 		search->tried_smaller = true;
-		search->wanted = search->settled - 1;
+		search->wanted = place - 1;
 		return true;
 	}
-	if (!search->tried_larger && search->settled < search->most) {
+	if (!search->tried_larger && place < search->most) {
 		search->tried_larger = true;
-		search->wanted = search->settled + 1;
+		search->wanted = place + 1;
 		return true;
 	}
 	return false;
@@ -84,9 +96,9 @@ static bool has_won(const struct smd_chunk_search *search)
 	double ratio = ratio_to_settled(search, SMD_TIMES_MEDIAN);
 
 	return ratio > 0 &&
-	       (ratio <= FASTER || (search->scale > search->settled + 1 &&
-					   smd_operation_times_ratio(&search->times,
-						   SMD_TIMES_MEDIAN, true) <= MUCH_FASTER));
+	       (ratio <= FASTER ||
+		       (search->is_largest && smd_operation_times_ratio(&search->times,
+						      SMD_TIMES_MEDIAN, true) <= MUCH_FASTER));
 }
 
 /* A trial is over: the next one, or back to the settled scale. */

@@ -36,6 +36,7 @@ struct smd_chunk_search {
 	bool tried_larger;
 	bool tried_smaller;
 	bool tried_largest;
+	bool is_largest; /* what is tried: the largest of all, because processors decide */
 	bool processors_decide; /* the caller's word, from the next search on */
 	struct smd_operation_times times;
 	uint64_t next_ns;  /* no trial before */

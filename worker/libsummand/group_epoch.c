@@ -134,14 +134,14 @@ static bool comm_may_tune(const struct smd_comm *comm)
 	return (comm->context->drains & ~comm->now->dead) == 0 && smd_epoch_change_may_begin(comm);
 }
 
-/* By the operations that ended last. */
+/* By the operations of late. */
 static void comm_bound_chunks(struct smd_comm *comm)
 {
 	int least = SMD_CHUNK_SCALE_LEAST;
 	int most = SMD_CHUNK_SCALE_MOST;
 
-	if (comm->tuning->largest) {
-		smd_deal_bound_scales(comm->now->deal, comm->tuning->largest, &least, &most);
+	if (comm->tuning->usual) {
+		smd_deal_bound_scales(comm->now->deal, comm->tuning->usual, &least, &most);
 		smd_tuning_bound_chunks(comm->tuning, least, most);
 	}
 }
@@ -157,7 +157,7 @@ void smd_group_tune(struct smd_comm *comm)
 	if (comm->agreement.reach.hopes) {
 		smd_reach_consider(comm);
 	}
-	if (tuning && tuning->fresh) {
+	if (tuning && smd_tuning_searches(tuning, smd_clock_ns())) {
 		comm_bound_chunks(comm);
 	}
 	if (tuning && comm_may_tune(comm) && smd_tuning_want(tuning, smd_clock_ns())) {

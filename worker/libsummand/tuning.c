@@ -14,6 +14,7 @@
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
+#define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
 /* Which servers have several shards there, which of these use one alone, and which ones have none
@@ -105,6 +106,12 @@ void smd_tuning_destroy(struct smd_tuning *tuning)
 	smd_balance_destroy(&tuning->balance);
 }
 
+bool smd_tuning_searches(const struct smd_tuning *tuning, uint64_t now_ns)
+{
+	return tuning->fresh && (smd_chunk_search_is_on_trial(&tuning->search) ||
+					smd_chunk_search_is_due(&tuning->search, now_ns));
+}
+
 void smd_tuning_bound_chunks(struct smd_tuning *tuning, int least, int most)
 {
 	tuning->search.least = least;
@@ -141,7 +148,9 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	if (--tuning->in_flight == 0 && smd_tuning_counts(tuning->bytes, tuning->skipped)) {
 		uint64_t ns = now_ns - tuning->began_ns;
+		uint64_t less = tuning->usual - tuning->usual / USUAL_TIMES;
 
+		tuning->usual = tuning->largest > less ? tuning->largest : less;
 		tell("operations", 0, tuning->bytes, ns);
 		smd_rate_trial_took(&tuning->trial, tuning->bytes, ns);
 		tuning->fresh |= tuning->trial.factor != 0;

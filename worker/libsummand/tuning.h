@@ -71,7 +71,8 @@ struct smd_tuning {
 	unsigned tables;             /* that may be had, */
 	uint64_t tables_ns;          /* since when there is one more each TABLE_EVERY_NS */
 	unsigned in_flight;
-	uint64_t largest;  /* bytes of an operation of the last ones in flight */
+	uint64_t largest;  /* bytes of an operation, of those in flight, */
+	uint64_t usual;    /* and lately, which small ones bring down slowly */
 	uint64_t began_ns; /* what is in flight together, */
 	uint64_t bytes;    /* with so many bytes in all, */
 	uint64_t skipped;  /* of which so many, both ways, were zeros and did not cross */
@@ -81,6 +82,9 @@ struct smd_tuning {
 int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 	const struct smd_tuning_shard *shards, unsigned nshards, int scale, uint64_t now_ns);
 void smd_tuning_destroy(struct smd_tuning *tuning);
+
+/* Whether other chunks are on trial, or may be soon. */
+bool smd_tuning_searches(const struct smd_tuning *tuning, uint64_t now_ns);
 
 /* Chunks of other scales would not differ: they would be the smallest there may be, or the operation has one. */
 void smd_tuning_bound_chunks(struct smd_tuning *tuning, int least, int most);

@@ -395,7 +395,6 @@ static unsigned window_of(const uint32_t *weights, unsigned nshards, unsigned nr
 	return window;
 }
 
-/* Half a millisecond of the shard's link, which all ranks share. */
 static void assert_scales(const struct smd_deal *deal, uint64_t bytes, int least, int most)
 {
 	int first = -3;
@@ -422,6 +421,7 @@ static void other_scales_make_other_chunks(void **state)
 	smd_deal_destroy(&deal);
 }
 
+/* Half a millisecond of the shard's link, which all ranks share. */
 static void windows_keep_the_wire_busy_and_no_more(void **state)
 {
 	const uint32_t fast[] = {10000, 10000};

@@ -170,6 +170,48 @@ static void where_processors_decide_the_largest_are_tried_first(void **state)
 	}
 }
 
+/* The largest that differs may be the next one: an operation of 64 KiB in one chunk instead of two. */
+static void the_largest_is_found_where_it_is_the_next_one(void **state)
+{
+	static const double small[] = {65536};
+	unsigned found = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 100; i++) {
+		struct network network = {.bytes_per_us = 1250,
+			.declared = 1250,
+			.chunk_us = 90,
+			.noise = 0.4,
+			.random = i + 1};
+		struct smd_chunk_search search;
+		uint64_t now = SMD_SECOND_NS;
+
+		smd_chunk_search_begin(&search, 0, now);
+		search.processors_decide = true;
+		search.least = -2;
+		search.most = 1;
+		run(&network, &search, &now, small, 1, 1);
+		found += search.settled == 1;
+	}
+	assert_in_range(found, 80, 100);
+}
+
+/* One that was right for other operations: beside it are the first that differ. */
+static void sizes_beside_differ_from_one_beyond_the_bounds(void **state)
+{
+	struct smd_chunk_search search;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 2, 0);
+	search.least = -2;
+	search.most = 1;
+	for (unsigned i = 0; i < 20; i++) {
+		smd_chunk_search_took(&search, 65536, 300000);
+	}
+	assert_true(smd_chunk_search_want(&search, SMD_SECOND_NS));
+	assert_int_equal(search.wanted, 0);
+}
+
 /* The word of who decides may be wrong. */
 static void a_trial_of_the_largest_is_one_of_a_few(void **state)
 {
@@ -336,6 +378,8 @@ int main(void)
 		cmocka_unit_test(where_processors_decide_chunks_grow),
 		cmocka_unit_test(sizes_that_would_not_differ_are_not_tried),
 		cmocka_unit_test(where_processors_decide_the_largest_are_tried_first),
+		cmocka_unit_test(the_largest_is_found_where_it_is_the_next_one),
+		cmocka_unit_test(sizes_beside_differ_from_one_beyond_the_bounds),
 		cmocka_unit_test(a_trial_of_the_largest_is_one_of_a_few),
 		cmocka_unit_test(what_is_clearly_slower_ends_soon),
 		cmocka_unit_test(long_operations_are_not_tried_for_long),

@@ -127,6 +127,25 @@ static void rates_come_first_and_keep_proportions(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Which chunks would differ is asked of what the program does, and not of the little that came last. */
+static void a_small_operation_is_not_what_the_program_does(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	run(&tuning, &now, 10);
+	assert_int_equal(tuning.usual, BYTES);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_true(i > 5 || tuning.usual > BYTES / 2);
+		smd_tuning_begin(&tuning, 4096, now);
+		smd_tuning_end(&tuning, now += MS);
+	}
+	assert_in_range(tuning.usual, 4096, BYTES / 100);
+	smd_tuning_destroy(&tuning);
+}
+
 /* Chunks of new rates are those that the communicator began with. */
 static void new_rates_have_the_first_chunks(void **state)
 {
@@ -321,6 +340,7 @@ int main(void)
 		cmocka_unit_test(it_is_asked_for_again_while_windows_give_way),
 		cmocka_unit_test(operations_of_zeros_say_nothing),
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
+		cmocka_unit_test(a_small_operation_is_not_what_the_program_does),
 		cmocka_unit_test(new_rates_have_the_first_chunks),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
 		cmocka_unit_test(a_trial_waits_for_operations_that_count),
