@@ -310,6 +310,7 @@ struct smd_remote *smd_remote_create(
 
 void smd_remote_free(struct smd_remote *remote)
 {
+	smd_remote_pair_end(remote);
 	if (remote->lane) {
 		smd_turns_end(&remote->turns);
 		smd_lane_close(remote->lane);

@@ -103,7 +103,8 @@ struct smd_remote_owner {
 	uint64_t deadline_ns;       /* to connect, */
 	unsigned connect_s;         /* which is so long after it began */
 	bool failed;                /* a lane that is lost is not tried again */
-	unsigned npairing;          /* remotes whose `pairs` is set */
+	unsigned npairing;          /* remotes whose turn it is to pair, */
+	LIST_HEAD(, smd_remote) pairing; /* these */
 	struct smd_lookout lookout; /* whether their shards are alive */
 };
 
@@ -144,6 +145,8 @@ struct smd_remote {
 	unsigned transport;           /* of the owner's, the one that is tried or used */
 	bool pairs;                   /* the lane is being made over another one (remote_pair.h), */
 	bool answered;                /* and the shard has said something of that on it */
+	uint64_t turn_ns; /* since then others wait for it to be made (remote_pair.h); 0: none does */
+	LIST_ENTRY(smd_remote) turn_link; /* of those */
 	bool repeated;       /* the transport that is tried has been tried before, in vain */
 	struct event *retry; /* connects again a little later */
 	struct smd_looked_at watched; /* is the shard alive? Once it has said WELCOME */

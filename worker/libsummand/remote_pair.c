@@ -5,11 +5,15 @@
 #include <event2/event.h>
 #include <sys/random.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/remote_greeting.h"
 
 #define AT_ONCE 8 /* of a process: cards make queue pairs one after the other */
 #define WAIT_MS 4 /* at least; as much again at random, so that processes do not keep step */
+/* After that a server that has not said PAIR keeps nobody waiting: it is silent, or has many others
+ * before this one. */
+#define SILENT_NS (2 * SMD_SECOND_NS)
 
 static const struct smd_transport_ops *remote_wants(const struct smd_remote *remote)
 {
@@ -26,22 +30,45 @@ const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote
 
 /* ---- turns ---- */
 
+/* NULL: none. */
+static struct smd_remote *pairing_silent(const struct smd_remote_owner *owner, uint64_t now_ns)
+{
+	struct smd_remote *remote;
+
+	LIST_FOREACH (remote, &owner->pairing, turn_link) {
+		if (!remote->answered && now_ns - remote->turn_ns > SILENT_NS) {
+			break;
+		}
+	}
+	return remote;
+}
+
 bool smd_remote_pair_begin(struct smd_remote *remote)
 {
-	uint8_t jitter = 0;
+	struct smd_remote_owner *owner = remote->owner;
+	uint64_t now_ns = smd_clock_ns();
 	struct timeval delay = {0, 0};
+	struct smd_remote *silent;
+	uint8_t jitter = 0;
 
 	if (smd_remote_connects_over(remote) == remote_wants(remote) || remote->pairs) {
 		return true;
 	}
-	if (remote->owner->npairing >= AT_ONCE) {
+	silent = owner->npairing < AT_ONCE ? NULL : pairing_silent(owner, now_ns);
+	if (silent) {
+		smd_remote_pair_give_turn(silent);
+	}
+	if (owner->npairing >= AT_ONCE) {
 		(void)!getrandom(&jitter, sizeof(jitter), 0);
 		delay.tv_usec = WAIT_MS * 1000 + jitter * (WAIT_MS * 1000 / UINT8_MAX);
 		evtimer_add(remote->retry, &delay);
 		return false;
 	}
 	remote->pairs = true;
-	remote->owner->npairing++;
+	remote->answered = false;
+	remote->turn_ns = now_ns;
+	LIST_INSERT_HEAD(&owner->pairing, remote, turn_link);
+	owner->npairing++;
 	return true;
 }
 

@@ -14,15 +14,22 @@ const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote
 
 /*
  * Before it connects: whether it may now, or has to wait for others of this process, and is tried
- * again by itself. Until smd_remote_pair_end() it makes others wait.
+ * again by itself. Until smd_remote_pair_end() it makes others wait, but two seconds at most for a
+ * server that says nothing.
  */
 bool smd_remote_pair_begin(struct smd_remote *remote);
+static inline void smd_remote_pair_give_turn(struct smd_remote *remote)
+{
+	if (remote->turn_ns) {
+		remote->turn_ns = 0;
+		remote->owner->npairing--;
+		LIST_REMOVE(remote, turn_link);
+	}
+}
 static inline void smd_remote_pair_end(struct smd_remote *remote)
 {
-	if (remote->pairs) {
-		remote->pairs = false;
-		remote->owner->npairing--;
-	}
+	remote->pairs = false;
+	smd_remote_pair_give_turn(remote);
 }
 
 /* PAIR has come. 0, or -errno with a text: then such a lane cannot be had. */

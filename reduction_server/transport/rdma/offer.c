@@ -228,6 +228,22 @@ static void lane_on_offered(struct rdma_lane *lane, int ret, const char *text)
 	lane->callbacks->on_offered(lane->owner, &own);
 }
 
+/* What the other end has offered, and how its queue pair is reached. */
+static void lane_know_other(struct rdma_lane *lane, const struct smd_rdma_offer *theirs)
+{
+	struct smd_verbs_path *path = &lane->path;
+
+	lane->other = theirs->greeting;
+	path->number = theirs->number;
+	path->first_packet = theirs->first_packet;
+	path->lid = theirs->lid;
+	memcpy(path->gid, theirs->gid, sizeof(path->gid));
+	path->mtu = theirs->mtu < path->port.mtu ? (enum ibv_mtu)theirs->mtu : path->port.mtu;
+	path->service_level = lane->loop->settings.service_level;
+	path->traffic_class = lane->loop->settings.traffic_class;
+	path->patience = lane->loop->settings.patience;
+}
+
 static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
 	const struct smd_offer *other, struct smd_offer *own, struct smd_error *error)
 {
@@ -255,6 +271,10 @@ static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
 			lane->path.port.number, lane_on_offered, error);
 	}
 	ret = smd_rdma_lane_make_pair(lane, lane->path.port.device, lane->path.port.number, error);
+	if (ret == 0 && other) { /* its trial comes as soon as it has heard the answer */
+		lane_know_other(lane, &theirs);
+		ret = smd_rdma_lane_join_pair(lane, error);
+	}
 	if (ret == 0) {
 		lane_tell_offer(lane, own);
 	}
@@ -314,23 +334,16 @@ int smd_rdma_join(struct smd_lane *outer, struct smd_lane *carrier, const struct
 	struct smd_error *error)
 {
 	struct rdma_lane *lane = (struct rdma_lane *)outer;
-	struct smd_verbs_path *path = &lane->path;
 	struct smd_rdma_offer theirs;
 	int ret = smd_rdma_offer_decode(other->bytes, other->length, &theirs, error);
 
 	if (ret) {
 		return ret;
 	}
-	lane->other = theirs.greeting;
-	path->number = theirs.number;
-	path->first_packet = theirs.first_packet;
-	path->lid = theirs.lid;
-	memcpy(path->gid, theirs.gid, sizeof(path->gid));
-	path->mtu = theirs.mtu < path->port.mtu ? (enum ibv_mtu)theirs.mtu : path->port.mtu;
-	path->service_level = lane->loop->settings.service_level;
-	path->traffic_class = lane->loop->settings.traffic_class;
-	path->patience = lane->loop->settings.patience;
-	ret = lane->later ? 0 : smd_rdma_lane_join_pair(lane, error);
+	if (!lane->answers || lane->later) { /* else it was joined before it was offered */
+		lane_know_other(lane, &theirs);
+		ret = lane->later ? 0 : smd_rdma_lane_join_pair(lane, error);
+	}
 	if (ret) {
 		return ret;
 	}

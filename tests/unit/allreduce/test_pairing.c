@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <errno.h>
+#include <event2/event.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -344,6 +345,47 @@ static void mixed_lanes_are_told(void **state)
 	capture_end();
 }
 
+static void never(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+}
+
+/* One of eight that take a connection and say nothing is not waited for after two seconds; one that has
+ * answered is. */
+static void silent_servers_keep_nobody_waiting(void **state)
+{
+	enum { ALL = 9 };
+	static struct smd_config config;
+	static struct smd_remote remotes[ALL];
+	struct smd_remote_owner owner = {.config = &config};
+	struct event_base *base = event_base_new();
+	struct smd_remote *last = &remotes[ALL - 1];
+
+	(void)state;
+	config.transports[0] = smd_transport_find("carried");
+	last->retry = evtimer_new(base, never, NULL);
+	for (int i = 0; i < ALL; i++) {
+		remotes[i].owner = &owner;
+		assert_int_equal(smd_remote_pair_begin(&remotes[i]), &remotes[i] != last);
+	}
+	remotes[3].answered = true;
+	remotes[3].turn_ns = 1;
+	assert_false(smd_remote_pair_begin(last));
+	remotes[5].turn_ns = 1;
+	assert_true(smd_remote_pair_begin(last));
+	assert_int_equal(remotes[5].turn_ns, 0);
+	assert_true(remotes[5].pairs); /* it may still be made */
+	assert_int_equal(owner.npairing, ALL - 1);
+	for (int i = 0; i < ALL; i++) {
+		smd_remote_pair_end(&remotes[i]);
+	}
+	assert_int_equal(owner.npairing, 0);
+	event_free(last->retry);
+	event_base_free(base);
+}
+
 /* ---- by hand ---- */
 
 /* Through the handshake with a server that has a token, up to its PAIR. */
@@ -454,6 +496,7 @@ int main(void)
 		TEST(a_server_that_makes_none_says_so),
 		TEST(one_that_takes_both_takes_both),
 		TEST(mixed_lanes_are_told),
+		TEST(silent_servers_keep_nobody_waiting),
 		TEST(one_that_takes_no_other_lanes_refuses_them),
 		TEST(offers_are_proved),
 		TEST(nothing_else_answers_an_offer),

@@ -268,6 +268,25 @@ static void nothing_comes_before_the_queue_pair_is_joined(void **state)
 	halves_close(&halves);
 }
 
+/* The other end sends as soon as it has heard the answer. */
+static void who_answers_is_ready_before_its_offer_is_said(void **state)
+{
+	const struct script_call *join = &script.calls[SCRIPT_pair_join];
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	halves_begin(&halves, link);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+	assert_int_equal(join->count, 0);
+	assert_int_equal(half_offer(&halves.second, link, &halves.first.offer, &error), 0);
+	assert_int_equal(join->count, 1);
+	assert_int_equal(script.path.number, halves.first.lane->pair.qp->qp_num);
+	assert_int_equal(half_join(&halves.second, &halves.first, &error), 0);
+	assert_int_equal(join->count, 1);
+	halves_close(&halves);
+}
+
 /* ---- calls that fail ---- */
 
 static void every_call_may_fail(void **state)
@@ -530,6 +549,7 @@ int main(void)
 		STAGE(offers_that_are_none_are_refused),
 		STAGE(a_trial_comes_where_it_belongs),
 		STAGE(nothing_comes_before_the_queue_pair_is_joined),
+		STAGE(who_answers_is_ready_before_its_offer_is_said),
 		STAGE(every_call_may_fail),
 		STAGE(no_connection_manager_is_needed),
 		STAGE(loopback_is_not_carried),
