@@ -45,6 +45,9 @@ class ByHand(Stage):
         else:
             self.victim = 3 if self.process == "reducer" else 1
         self.absent = ABSENT if not self.is_rank or self.victim != ABSENT else 1
+        # One that calls instead of having a thread. Never the victim: TCP finds out that it is silent, later than the limit.
+        others = [rank for rank in range(RANKS) if not self.is_rank or rank != self.victim]
+        self.polling = self.random.choice([*others, *[None] * len(others)])
 
     # ---- processes ----
 
@@ -71,7 +74,8 @@ class ByHand(Stage):
             f"rank-{rank}", "summand-perf", "allreduce", "--group=chaos", f"--nranks={RANKS}", f"--rank={rank}",
             "--servers=" + ",".join(way.address for way in ways), "--sizes=4K,100K,1M", "--warmup=0", "--each", "--json",
             f"--iters={self.iterations()}", SUMMAND_REPLICA=f"rank-{rank}",
-            SUMMAND_TRANSPORT=transport_of(self.fault), **self.limit(), **VARIABLES)
+            SUMMAND_TRANSPORT=transport_of(self.fault), **({"SUMMAND_PROGRESS": "poll"} if rank == self.polling else {}),
+            **self.limit(), **VARIABLES)
         self.began = time.monotonic()
 
     def iterations(self):
