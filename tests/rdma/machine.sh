@@ -36,7 +36,7 @@ if [ "${1:?must name a scenario}" = --result ]; then
 	flock 9
 fi
 
-engine_tests=(test_lane test_allreduce test_operations test_leaving test_failures test_lost_server)
+engine_tests=(test_lane test_allreduce test_operations test_leaving test_failures test_lost_server test_wire)
 
 needs() {
 	printf -- '--program=%s\n' "${@/#/$build/}"

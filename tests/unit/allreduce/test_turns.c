@@ -389,6 +389,37 @@ static void a_server_sends_the_small_one_first(void **state)
 	assert_int_equal(unsent, 0);
 }
 
+/* Whether this end lives is not asked behind all that the server owes it. */
+static void a_server_answers_before_what_it_owes(void **state)
+{
+	struct hand hand;
+	struct hand other;
+	uint64_t before = 0;
+	unsigned from;
+
+	(void)state;
+	hand_connect(&hand, "greedy");
+	hand_connect(&other, "other");
+	hand_join(&hand, BIG, "owed", 1, 0);
+	hand_take(&hand, SMD_FRAME_JOINED, 1);
+	widen(&hand, 1);
+	from = hand.n;
+	for (unsigned i = 0; i < WINDOW; i++) {
+		hand_input(&hand, BIG, 0, 1 + i, CHUNK);
+	}
+	hand_say(&hand, (struct smd_frame){.kind = SMD_FRAME_PING}, NULL, 0);
+	wait_for_the_shard(&other);
+	hand_take(&hand, SMD_FRAME_PONG, 1);
+	for (unsigned i = from; hand.frames[i].kind != SMD_FRAME_PONG; i++) {
+		before += hand.frames[i].length;
+	}
+	assert_in_range(before, 0, CHUNK); /* what was being sent */
+	hand_take(&hand, SMD_FRAME_RESULT, 1 + WINDOW);
+	hand_end(&hand);
+	hand_end(&other);
+	assert_int_equal(unsent, 0);
+}
+
 /* What was reduced comes, and then GONE. */
 static void the_end_of_a_rank_waits_for_its_results(void **state)
 {
@@ -591,6 +622,8 @@ int main(void)
 		cmocka_unit_test(a_worker_sends_the_small_one_first),
 		cmocka_unit_test_setup_teardown(
 			a_server_sends_the_small_one_first, start_server, stop_server),
+		cmocka_unit_test_setup_teardown(
+			a_server_answers_before_what_it_owes, start_server, stop_server),
 		cmocka_unit_test_setup_teardown(
 			the_end_of_a_rank_waits_for_its_results, start_server, stop_server),
 		cmocka_unit_test_setup_teardown(
