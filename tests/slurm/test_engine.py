@@ -177,6 +177,24 @@ class EngineTest(Endings, EngineCase):
             self.assertIn("ended: ", self.log(run, f"workerpool2-{index}"), "servers must be asked to end, and not be killed")
         self.assert_completed(number, 3)
 
+    def test_fewer_servers_than_workers_nodes(self):
+        """Each worker's node has a reducer beside the worker. More servers than in the job file would need nodes that Slurm has not given."""
+        work = "echo $SUMMAND_REDUCTION_SERVERS; until [ -e $TEST_JOB_DIR/end ]; do sleep 0.1; done; " \
+            "exec summand-perf allreduce --group=slurm --nranks=2 --rank=$RANK --sizes=128K,1M --each"
+        run = self.start([bash(work), bash(work), reduction_servers(1)], ENGINE)
+        self.wait_for_line(run, "workerpool0-0", ":")
+        subprocess.run([SUMMAND, "custom-jobs", "scale", self.read_json(run, "state.json")["name"], "--replicas=2"], check=True,
+                       capture_output=True, timeout=LONG)
+        refused = "1 reduction servers stay, and are not 2: workerpool2-3: must find a host with a free slot, got none"
+        self.assertTrue(wait_until(lambda: refused in self.log(run, "job")), self.log(run, "job"))
+        open(os.path.join(run.job_dir, "end"), "w", encoding="ascii").close()
+        self.finish(run)
+        self.assert_code(run, 0)
+        self.assertIn("1 reduction server for 2 workers' hosts: a reducer on each of these, with 1/2 of a server's share", run.out)
+        chunks = [int(re.search(r"ended: (\d+) chunks reduced", self.log(run, f"workerpool2-{index}"))[1]) for index in range(3)]
+        self.assertEqual(chunks[1], chunks[2])
+        self.assertEqual(chunks[0], 2 * chunks[1])
+
     def test_what_is_asked_for(self):
         spec = self.write_spec([{**bash("sleep 5"), "accelerators": 2}, bash("sleep 5", 2)],
                                timeout="3000s")
