@@ -53,8 +53,8 @@ static int tell(const char *name, const json_t *answer, int before)
 	const char *refused = json_string_value(json_object_get(answer, "refused"));
 
 	if (refused) {
-		smd_print_line(stderr, "summand: %s: %d reduction servers stay: %s\n", name, after,
-			refused);
+		smd_print_line(stderr, "summand: %s: %d reduction server%s: %s\n", name, after,
+			after == 1 ? " stays" : "s stay", refused);
 		return SMD_EXIT_FAILED;
 	}
 	fprintf(stderr, "CustomJob [%s] has %d reduction server%s now.\n", name, after,

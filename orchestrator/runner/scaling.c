@@ -45,8 +45,8 @@ static void refuse(struct smd_run *run, const char *reason)
 	char text[2 * SMD_SCALE_REFUSED_SIZE];
 
 	snprintf(run->status.scale_refused, sizeof(run->status.scale_refused), "%s", reason);
-	snprintf(text, sizeof(text), "%d reduction servers stay, and are not %d: %s",
-		count(run), run->scaling.wanted, run->status.scale_refused);
+	snprintf(text, sizeof(text), "%d reduction server%s, not %d: %s", count(run),
+		count(run) == 1 ? " stays" : "s stay", run->scaling.wanted, run->status.scale_refused);
 	answer(run, text);
 }
 
