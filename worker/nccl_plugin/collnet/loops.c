@@ -2,10 +2,8 @@
 #include "worker/nccl_plugin/collnet/loops.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
@@ -13,47 +11,19 @@
 #include "worker/libsummand/group.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
+#include "worker/nccl_plugin/collnet/processors.h"
 
 #define PROCESSORS_EACH 4
 #define UNASKED_MAX     4u
 /* Below, the change of threads is reckoned to cost more than it gains. */
 #define LARGE_BYTES     ((size_t)128 << 10)
 
-static unsigned least(unsigned a, unsigned b)
+unsigned smd_loops_default(unsigned processors)
 {
-	return a < b ? a : b;
-}
+	unsigned count = processors / PROCESSORS_EACH;
 
-unsigned smd_loops_default(unsigned usable, unsigned online, unsigned local_ranks)
-{
-	unsigned own = least(usable, online / (local_ranks ? local_ranks : 1));
-	unsigned count = least(own / PROCESSORS_EACH, UNASKED_MAX);
-
+	count = count < UNASKED_MAX ? count : UNASKED_MAX;
 	return count ? count : 1;
-}
-
-static unsigned usable_processors(void)
-{
-	cpu_set_t set;
-
-	return sched_getaffinity(0, sizeof(set), &set) == 0 ? (unsigned)CPU_COUNT(&set) : 1;
-}
-
-/* How many ranks of the job are on this host, by what torchrun, Open MPI or MPICH say; 1 if they are silent. */
-static unsigned local_ranks(void)
-{
-	static const char *const names[] = {
-		"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"};
-	uint64_t count;
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *text = getenv(names[i]);
-
-		if (text && smd_parse_number(text, 1, UINT16_MAX, &count) == 0) {
-			return (unsigned)count;
-		}
-	}
-	return 1;
 }
 
 int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error)
@@ -62,8 +32,7 @@ int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *er
 	uint64_t count;
 
 	loops->nodes = nodes;
-	loops->wanted = smd_loops_default(
-		usable_processors(), (unsigned)sysconf(_SC_NPROCESSORS_ONLN), local_ranks());
+	loops->wanted = smd_loops_default(smd_processors_own());
 	if (!text || !*text) {
 		return 0;
 	}

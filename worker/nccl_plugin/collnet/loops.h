@@ -30,9 +30,8 @@ struct smd_loops {
 	} each[SMD_LOOPS_MAX];
 };
 
-/* One for each four processors that a process has for itself, 1 to 4: of those that it may use no more than its part of
- * the host's `online`, where it is one of local_ranks. */
-unsigned smd_loops_default(unsigned usable, unsigned online, unsigned local_ranks);
+/* One for each four processors that a rank has for itself (processors.h), 1 to 4. */
+unsigned smd_loops_default(unsigned processors);
 
 /* Finds out how many are wanted: SUMMAND_NCCL_LOOPS, or the default. 0, or -EINVAL with a text. */
 int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error);
