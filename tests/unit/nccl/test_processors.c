@@ -52,7 +52,7 @@ static void what_a_rank_is_bound_to_is_its_own(void **state)
 	assert_int_equal(part(some(36, 4), some(32, 16), 4, 128), 4); /* in a container */
 }
 
-/* As each half of the ranks is bound to a socket. */
+/* As NCCL binds its threads to the socket of a GPU, which half of the ranks have. */
 static void several_may_be_bound_to_the_same(void **state)
 {
 	(void)state;

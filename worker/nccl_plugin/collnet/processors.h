@@ -11,7 +11,7 @@
 #include <stdint.h>
 
 struct smd_processors {
-	unsigned usable; /* by the calling thread */
+	unsigned usable; /* by the calling thread, which NCCL binds to those near its GPU */
 	unsigned pool;   /* that all ranks of the host share */
 	unsigned nranks;
 	uint64_t quota; /* the rank's, in thousandths (quota.h) */

@@ -8,13 +8,6 @@
 
 #include "worker/libsummand/context.h"
 
-/*
- * NCCL cuts an all-reduce into pieces and keeps many in flight, so a piece's last chunk is not waited for by itself, and
- * each chunk costs as much as it always does. On an H200's machine four ranks took 34 ms for 64 MiB in chunks of 110 KiB
- * and 64 to 72 ms in those of 16 KiB that its pieces would have had (specs/guide/nccl.md).
- */
-#define CHUNK_SCALE 2
-
 /* What is shared by way of a loop of a device. */
 struct rail {
 	struct smd_shared_context *current; /* what the next user gets, unless it has failed */
@@ -69,7 +62,7 @@ static int shared_context_create(const struct smd_nccl_device *device, unsigned 
 		free(shared);
 		return ret;
 	}
-	smd_context_set_chunk_scale(shared->context, CHUNK_SCALE);
+	smd_context_set_chunk_scale(shared->context, SMD_COLLNET_CHUNK_SCALE);
 	shared->rail = &rails[device->number][loop];
 	*out = shared;
 	return 0;
