@@ -209,8 +209,8 @@ struct smd_transport_ops {
 	/*
 	 * Makes half of a lane, attached, for that shard (SMD_SHARD_UNKNOWN: of none, it stays on
 	 * the card that has its carrier's address). `other` is what the other end has offered;
-	 * NULL: this one is the first. What answers is ready for the other end when it is said. 0
-	 * or -errno with a text.
+	 * NULL: this one is the first. What answers, without on_offered(), is ready for the other
+	 * end when it is said. 0 or -errno with a text.
 	 *
 	 * Making may take milliseconds, which a loop with other lanes at work has not got. If there
 	 * is an on_offered(), it is done elsewhere and only begun here: on_offered() is called

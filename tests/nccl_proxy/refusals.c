@@ -221,7 +221,7 @@ bool one_has_other_servers(void)
 	snprintf(reversed, sizeof(reversed), "%s,%s", servers.addresses[1], servers.addresses[0]);
 	for (int i = 0; i < 2 && good; i++) {
 		trouble.value = i ? reversed : servers.addresses[0];
-		trouble.reason = i ? "node-1" : "chunks x4 "; /* which nodes compare, too */
+		trouble.reason = i ? "node-1" : "pipelined "; /* which nodes compare, too */
 		good = fleet_run(&(struct fleet){
 			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
 	}

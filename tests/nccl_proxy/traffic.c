@@ -103,7 +103,7 @@ static void check_log(const struct fleet_node *node, bool again)
 	snprintf(outcome, sizeof(outcome), "CollNet over 3 nodes (this is node %d): on, through",
 		node->rank);
 	CHECK(logbook_has(NCCL_LOG_INFO, outcome));
-	CHECK(logbook_has(NCCL_LOG_INFO, "; chunks of 4/1; ")); /* many operations are in flight */
+	CHECK(logbook_has(NCCL_LOG_INFO, "; chunks of 1/1, pipelined; "));
 }
 
 /* The library is loaded, used, and closed twice: nothing of the first time is in the way. */

@@ -80,7 +80,8 @@ static void note_harm(const struct planned_fault *fault)
 		world.servers[fault->server]->harmed = true;
 	}
 	/* A context needs all of its servers at the start. */
-	world.may_be_cut |= fault->operation == AT_START || !some_server_stays();
+	world.none_stays = !some_server_stays();
+	world.may_be_cut |= fault->operation == AT_START || world.none_stays;
 	/* A rank that nobody is in a group with hears of none; and one that loses a server while
 	 * others wait for a late rank can say so through none, and is taken for dead (epochs.md).
 	 */

@@ -229,7 +229,7 @@ static uint64_t find_detection(const struct planned_fault *fault)
 	bool begins = world.nconnected < world.plan.nranks;
 	uint64_t limit_ns = world.plan.heartbeat_ms * MS_NS;
 
-	if (world.may_be_cut && fault->kind != RANK_KILLED && some_join()) {
+	if (world.none_stays && fault->kind != RANK_KILLED && some_join()) {
 		return CONNECT_NS;
 	}
 	switch (fault->kind) {

@@ -53,6 +53,7 @@ struct world {
 	int nconnected;
 	bool may_fail;      /* a rank was killed, or what follows, */
 	bool may_be_cut;    /* a fault has left no server that all ranks were sure to go on with */
+	bool none_stays;    /* the last one has */
 	unsigned nmeasured; /* tables that rank 0 wanted by what it has measured */
 	unsigned nfaults_over;
 	struct aftermath aftermath;

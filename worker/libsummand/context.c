@@ -381,10 +381,10 @@ int smd_context_create_without_devices(const struct smd_context_options *options
 	return context_create(options, mode, origin, NULL, out);
 }
 
-void smd_context_set_chunk_scale(struct smd_context *context, int scale)
+void smd_context_set_pipelined(struct smd_context *context)
 {
 	smd_progress_lock(&context->progress);
-	context->deal.scale = scale;
+	context->deal.pipelined = true;
 	smd_progress_unlock(&context->progress);
 }
 

@@ -95,9 +95,9 @@ struct smd_context {
 int smd_context_create_without_devices(const struct smd_context_options *options, enum smd_engine_mode mode,
 	const struct smd_origin *origin, smd_context **out);
 
-/* Chunks are 2^scale times as large as bandwidths suggest (deal.h), until something better is found. Before its first
- * communicator; all ranks of one must have the same. */
-void smd_context_set_chunk_scale(struct smd_context *context, int scale);
+/* Its communicators will have many operations in flight at once, so chunks are larger (deal.h). Before the first one, and
+ * by all ranks alike. */
+void smd_context_set_pipelined(struct smd_context *context);
 
 /* Whether processors move the bytes of some of its first lanes over a network: no card does, nor a host's memory. */
 bool smd_context_streams(struct smd_context *context);

@@ -84,7 +84,7 @@ uint64_t smd_context_deal_hash(struct smd_context *context)
 		return 0;
 	}
 	hash = smd_deal_hash(context->shards, context->ninitial, context->deal.chunk_bytes);
-	return context->deal.scale ? smd_deal_hash_add(hash, (uint64_t)context->deal.scale) : hash;
+	return context->deal.pipelined ? smd_deal_hash_add(hash, 1) : hash;
 }
 
 /* ---- it begins ---- */

@@ -14,6 +14,7 @@
 #define CHUNK_LEAST_US    32u          /* the same, for what is that short on the wire */
 #define CHUNK_MOST_US     512u         /* a longer one delays what comes after it */
 #define CHUNK_COST_US     16u          /* what a chunk costs beyond its bytes, about */
+#define PIPELINED_SCALE   2 /* a chunk is so much larger at most, in powers of 2, where others' hide its way */
 #define WINDOW_US         500u         /* a round trip, and what threads take to wake up */
 #define WINDOW_LEAST      2u
 #define LEAD_ROUNDS       1u /* so much later than others may a shard be, and they do not wait */
@@ -276,6 +277,9 @@ static uint64_t clamp(uint64_t value, uint64_t least, uint64_t most)
  * make them short. But each chunk has a cost of its own. For M bytes over s shards of B bytes/us
  * each, time beyond the wire's is about c / B for the last chunk and M / (s c) * cost for all; the
  * least is at c = sqrt(M / s * B * cost). B in Mbit/s is bytes in 8 us.
+ *
+ * Where many operations are in flight, those after it hide the way of an operation's last chunk: it is cut into one
+ * chunk for each shard then, if these are not too large.
  */
 static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes, int scale)
 {
@@ -289,6 +293,7 @@ static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes, in
 	least = clamp(least, CHUNK_LEAST_BYTES, most);
 	longest = clamp(longest, least, most);
 	best = clamp(square_root(per_shard * clamp(cost, 1, most)), least, longest);
+	best = deal->pipelined ? clamp(per_shard, best, best << PIPELINED_SCALE) : best;
 	return clamp(scale < 0 ? best >> -scale : best << scale,
 		CHUNK_LEAST_BYTES < most ? CHUNK_LEAST_BYTES : most, most);
 }

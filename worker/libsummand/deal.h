@@ -34,6 +34,7 @@ struct smd_deal {
 	uint32_t mean_mbps;   /* of a shard */
 	uint32_t most_mbps;   /* of the shard with the most, */
 	unsigned most;        /* and its places in the pattern */
+	bool pipelined;       /* many operations are in flight at once */
 	int scale;            /* chunks are 2^scale times as large as bandwidths suggest */
 	unsigned length;      /* L, places in the pattern */
 	uint16_t *shard_at;   /* [length] place -> shard */

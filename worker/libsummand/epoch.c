@@ -188,6 +188,7 @@ static int epoch_make_deal(struct smd_epoch *epoch)
 			welcome->server_id, welcome->shard, epoch->weights[at]};
 	}
 	ret = smd_deal_create(&epoch->own_deal, shards, epoch->nserving, context->deal.chunk_bytes);
+	epoch->own_deal.pipelined = context->deal.pipelined;
 	epoch->own_deal.scale = epoch->scale;
 	epoch->hash = smd_deal_hash(shards, epoch->nserving, context->deal.chunk_bytes);
 	epoch->hash = smd_deal_hash_add(epoch->hash, (uint64_t)epoch->scale);
@@ -233,7 +234,6 @@ void smd_epochs_append(struct smd_epoch *epoch)
 int smd_epochs_create(struct smd_comm *comm)
 {
 	comm->base.deal = &comm->context->deal;
-	comm->base.scale = comm->context->deal.scale;
 	comm->base.nremotes = comm->context->ninitial;
 	comm->base.dead = ~smd_context_initial(comm->context);
 	comm->now = &comm->base;
@@ -284,8 +284,9 @@ void smd_epoch_describe(const struct smd_epoch *epoch, char out[SMD_EPOCH_TEXT_M
 	for (unsigned t = 0; t < epoch->comm->context->ntargets; t++) {
 		end += describe_share(out + end, room - end, shares[t], epoch->deal->length);
 	}
-	snprintf(out + end, SMD_EPOCH_TEXT_MAX - end, "; a shard has %u Mbit/s; chunks of %u/%u",
-		epoch->deal->mean_mbps, larger, smaller);
+	snprintf(out + end, SMD_EPOCH_TEXT_MAX - end, "; a shard has %u Mbit/s; chunks of %u/%u%s",
+		epoch->deal->mean_mbps, larger, smaller,
+		epoch->deal->pipelined ? ", pipelined" : "");
 }
 
 /* ---- streams of lost servers ---- */

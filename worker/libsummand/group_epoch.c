@@ -122,9 +122,6 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 		free(comm->tuning);
 		comm->tuning = NULL;
 	}
-	if (comm->tuning) {
-		comm->tuning->first_scale = comm->base.scale;
-	}
 	free(shards);
 }
 

@@ -111,7 +111,7 @@ static int remote_say_pair(struct smd_remote *remote, struct smd_pair *pair)
 			     remote->lane, &frame, payload, smd_pair_encode(pair, payload));
 }
 
-/* The answer is said before the lane is joined: nothing may be said on the carrier later. */
+/* The answer is said before the lane is there: nothing may be said on the carrier later. */
 static int remote_pair(
 	struct smd_remote *remote, const struct smd_offer *theirs, struct smd_error *error)
 {

@@ -62,7 +62,6 @@ struct smd_tuning {
 	uint32_t *weights;  /* [nshards] that are asked for, */
 	struct smd_tuning_rest *rests; /* and of each place */
 	int scale;
-	int first_scale; /* of the communicator: of new rates, too; 0 unless its owner says another */
 	enum smd_tuning_cause cause; /* whose wish is asked for */
 	double factor;               /* of all weights, for rates; */
 	bool back;                   /* to what they were before the trial */

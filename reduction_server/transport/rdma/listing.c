@@ -5,7 +5,6 @@
 #include "reduction_server/transport/rdma/listing.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,39 +41,6 @@ static int ports_read(struct rdma_loop *loop)
 
 	loop_take(loop, ports, found);
 	return found < 0 ? found : 0;
-}
-
-/* What a loop that begins has read last, for others that begin: NCCL's connections have one each. */
-static pthread_mutex_t last_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct smd_verbs_port *last; /* [nlast], no device of it is open */
-static size_t nlast;
-static uint64_t last_ns;
-
-static int ports_read_or_copy(struct rdma_loop *loop)
-{
-	struct smd_verbs_port *copy = NULL;
-	int ret = 0;
-
-	pthread_mutex_lock(&last_lock);
-	if (nlast && smd_clock_ns() - last_ns < FRESH_NS) {
-		copy = malloc(nlast * sizeof(*copy));
-	}
-	if (copy) {
-		memcpy(copy, last, nlast * sizeof(*copy));
-		loop_take(loop, copy, (int)nlast);
-	} else {
-		ret = ports_read(loop);
-		copy = loop->nports ? malloc(loop->nports * sizeof(*copy)) : NULL;
-		nlast = copy ? loop->nports : 0;
-		free(last);
-		last = copy;
-		last_ns = smd_clock_ns();
-		if (copy) {
-			memcpy(copy, loop->ports, nlast * sizeof(*copy));
-		}
-	}
-	pthread_mutex_unlock(&last_lock);
-	return ret;
 }
 
 /* ---- by the maker ---- */
@@ -211,7 +177,7 @@ static int ports_know(
 
 	if (ports_are_old(loop) &&
 		!(ports_will_do(loop, wish) && ports_read_later(loop))) {
-		ret = wish->stays && !loop->ports ? ports_read_or_copy(loop) : ports_read(loop);
+		ret = ports_read(loop);
 	}
 	if (ret == -EPROTONOSUPPORT) {
 		return smd_error_set(error, EPROTONOSUPPORT,

@@ -395,6 +395,25 @@ static unsigned window_of(const uint32_t *weights, unsigned nshards, unsigned nr
 	return window;
 }
 
+/* An operation in one chunk for each shard, where that is not more than four times what it would be alone: what it is on
+ * its way with others. Small ones stay as they are, and the scale counts from there. */
+static void chunks_of_many_operations_at_once_are_larger(void **state)
+{
+	static const uint32_t eight[] = {2500, 2500, 2500, 2500, 2500, 2500, 2500, 2500};
+	struct smd_deal deal;
+
+	(void)state;
+	deal_of(&deal, eight, 8); /* 5000 bytes in what a chunk costs, and 16 KiB at least */
+	assert_in_range(smd_deal_chunk_elements(&deal, 1 << 20, 1), 25 << 10, 27 << 10);
+	deal.pipelined = true;
+	assert_int_equal(smd_deal_chunk_elements(&deal, 1 << 20, 1), 128 << 10);
+	assert_int_equal(smd_deal_chunk_elements(&deal, 192 << 10, 1), 24 << 10);
+	assert_int_equal(smd_deal_chunk_elements(&deal, 64 << 10, 1), 16 << 10);
+	deal.scale = -1;
+	assert_in_range(smd_deal_chunk_elements(&deal, 1 << 20, 1), 40 << 10, 66 << 10);
+	smd_deal_destroy(&deal);
+}
+
 static void assert_scales(const struct smd_deal *deal, uint64_t bytes, int least, int most)
 {
 	int first = -3;
@@ -475,6 +494,7 @@ int main(void)
 		cmocka_unit_test(larger_operations_get_larger_chunks),
 		cmocka_unit_test(large_operations_are_cut_into_whole_rounds),
 		cmocka_unit_test(small_servers_get_small_chunks),
+		cmocka_unit_test(chunks_of_many_operations_at_once_are_larger),
 		cmocka_unit_test(other_scales_make_other_chunks),
 		cmocka_unit_test(windows_keep_the_wire_busy_and_no_more),
 		cmocka_unit_test(leads_follow_the_largest_share),

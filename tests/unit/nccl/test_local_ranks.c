@@ -16,7 +16,8 @@
 #include "worker/nccl_plugin/collnet/local_ranks.h"
 
 static const char *const names[] = {"LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-	"MPI_LOCALNRANKS", "HOROVOD_LOCAL_SIZE", "SLURM_NTASKS_PER_NODE"};
+	"MPI_LOCALNRANKS", "MV2_COMM_WORLD_LOCAL_SIZE", "HOROVOD_LOCAL_SIZE",
+	"SLURM_NTASKS_PER_NODE", "SLURM_STEP_TASKS_PER_NODE"};
 
 #define NNAMES (sizeof(names) / sizeof(names[0]))
 
@@ -37,7 +38,11 @@ static void launchers_tell_how_many_ranks_a_host_has(void **state)
 	for (size_t i = 0; i < NNAMES; i++) {
 		setenv(names[i], "8", 1);
 		assert_int_equal(count_ranks(), 8);
-		setenv(names[i], "8(x2)", 1);
+		setenv(names[i], "4(x2),3", 1); /* as srun has it */
+		assert_int_equal(count_ranks(), 4);
+		setenv(names[i], "many", 1);
+		assert_int_equal(count_ranks(), 1);
+		setenv(names[i], "0", 1);
 		assert_int_equal(count_ranks(), 1);
 		unsetenv(names[i]);
 	}

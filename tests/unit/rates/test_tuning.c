@@ -146,23 +146,6 @@ static void a_small_operation_is_not_what_the_program_does(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
-/* Chunks of new rates are those that the communicator began with. */
-static void new_rates_have_the_first_chunks(void **state)
-{
-	const unsigned ms[] = {20, 40};
-	struct smd_tuning tuning;
-
-	(void)state;
-	start(&tuning, 40000, 20000, 3);
-	tuning.first_scale = 2;
-	for (unsigned i = 0; i < 5; i++) {
-		slices(&tuning, 16, ms);
-	}
-	assert_true(smd_tuning_want(&tuning, SMD_SECOND_NS));
-	assert_int_equal(tuning.scale, 2);
-	smd_tuning_destroy(&tuning);
-}
-
 /* Operations of so many ms, in each of which both shards' slices say 1 Gbit/s; whether a table is wanted within `most`. */
 static bool wants_within(struct smd_tuning *tuning, uint64_t *now_ns, unsigned ms_each, unsigned most)
 {
@@ -341,7 +324,6 @@ int main(void)
 		cmocka_unit_test(operations_of_zeros_say_nothing),
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
 		cmocka_unit_test(a_small_operation_is_not_what_the_program_does),
-		cmocka_unit_test(new_rates_have_the_first_chunks),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
 		cmocka_unit_test(a_trial_waits_for_operations_that_count),
 		cmocka_unit_test(rates_that_cost_nothing_stay),

@@ -20,7 +20,7 @@
 /* What this node says of itself to the others. */
 struct identity {
 	char name[SMD_AGREEMENT_NAME_MAX + 1];
-	char servers[256]; /* before them this plugin's chunks, and what is set of the tuner */
+	char servers[256]; /* before them how this plugin cuts chunks, and what is set of the tuner */
 	uint64_t pool;     /* of the job, and of all of that */
 	unsigned timeout_s;
 };
@@ -50,15 +50,6 @@ static void append_variable(struct identity *identity, size_t *used, const char 
 	}
 }
 
-/* Ranks of a group must begin with the same chunks, and another version of the plugin may have others. */
-static void append_chunks(struct identity *identity, size_t *used)
-{
-	char text[16];
-
-	snprintf(text, sizeof(text), "x%u ", 1u << SMD_COLLNET_CHUNK_SCALE);
-	append(identity, used, "chunks ", text);
-}
-
 static int identity_read(struct identity *identity, struct smd_error *error)
 {
 	struct smd_config config;
@@ -74,7 +65,7 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	snprintf(identity->name, sizeof(identity->name), "%s", config.replica);
 	identity->timeout_s = config.connect_timeout_s;
 	identity->pool = hash_text(SMD_HASH_SEED, config.job);
-	append_chunks(identity, &used);
+	append(identity, &used, "pipelined", " "); /* by another version of the plugin chunks are others */
 	append_variable(identity, &used, SMD_TUNER_MIN_BYTES);
 	append_variable(identity, &used, SMD_TUNER_LINKS);
 	for (unsigned i = 0; i < config.nservers; i++) {

@@ -8,27 +8,38 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "reduction_server/base/parse.h"
-
-/* Slurm's comes last: all steps of the job have it, and torchrun or mpirun may be one of them. */
+/* Slurm's come last: all of a step's processes have them, and torchrun or mpirun may be one of these. */
 static const char *const names[] = {
 	"LOCAL_WORLD_SIZE",           /* torchrun */
 	"OMPI_COMM_WORLD_LOCAL_SIZE", /* Open MPI */
 	"MPI_LOCALNRANKS",            /* MPICH */
+	"MV2_COMM_WORLD_LOCAL_SIZE",  /* MVAPICH */
 	"HOROVOD_LOCAL_SIZE",
 	"SLURM_NTASKS_PER_NODE",
+	"SLURM_STEP_TASKS_PER_NODE", /* srun's: "8(x2)", of the first node on */
 };
+
+static bool read_count(const char *text, unsigned *count)
+{
+	char *end;
+	unsigned long number;
+
+	if (!text || text[0] < '0' || text[0] > '9') {
+		return false;
+	}
+	number = strtoul(text, &end, 10);
+	if (number < 1 || number > UINT16_MAX || !strchr("(,", *end)) {
+		return false;
+	}
+	*count = (unsigned)number;
+	return true;
+}
 
 /* Which of them says how many ranks there are. NULL: none. */
 static const char *find_name(unsigned *count)
 {
-	uint64_t number;
-
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *text = getenv(names[i]);
-
-		if (text && smd_parse_number(text, 1, UINT16_MAX, &number) == 0) {
-			*count = (unsigned)number;
+		if (read_count(getenv(names[i]), count)) {
 			return names[i];
 		}
 	}

@@ -62,7 +62,7 @@ static int shared_context_create(const struct smd_nccl_device *device, unsigned 
 		free(shared);
 		return ret;
 	}
-	smd_context_set_chunk_scale(shared->context, SMD_COLLNET_CHUNK_SCALE);
+	smd_context_set_pipelined(shared->context); /* NCCL cuts what is large into pieces, and keeps many in flight */
 	shared->rail = &rails[device->number][loop];
 	*out = shared;
 	return 0;

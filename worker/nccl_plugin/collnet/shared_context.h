@@ -12,14 +12,6 @@
 
 #define SMD_LOOPS_MAX 8 /* of a device */
 
-/*
- * By which power of 2 chunks are larger than others'. NCCL cuts an all-reduce into pieces and keeps many in flight, so a
- * piece's last chunk is not waited for by itself, and each chunk costs as much as it always does. On an H200's machine four
- * ranks took 34 ms for 64 MiB in chunks of 110 KiB and 64 to 72 ms in those of 16 KiB that its pieces would have had
- * (specs/guide/nccl.md).
- */
-#define SMD_COLLNET_CHUNK_SCALE 2 /* the same on all nodes (libsummand's context.h) */
-
 struct smd_shared_context;
 
 /*
