@@ -146,11 +146,26 @@ static void sizes_that_would_not_differ_are_not_tried(void **state)
 	}
 }
 
+/* What a second's search settles on where processors decide and chunks of these scales differ. */
+static int settle_where_processors_decide(
+	struct network *network, double bytes, int least, int most)
+{
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+
+	smd_chunk_search_begin(&search, 0, now);
+	search.processors_decide = true;
+	search.least = least;
+	search.most = most;
+	run(network, &search, &now, &bytes, 1, 1);
+	return search.settled;
+}
+
 /* An operation in one chunk needs fewer packets, and that is much; the sizes between gain little,
  * and times scatter. */
 static void where_processors_decide_the_largest_are_tried_first(void **state)
 {
-	static const double quarter[] = {262144};
+	static const double quarter = 262144;
 
 	(void)state;
 	for (unsigned i = 0; i < 100; i++) {
@@ -160,20 +175,16 @@ static void where_processors_decide_the_largest_are_tried_first(void **state)
 			.noise = 0.4,
 			.late_us = 60,
 			.random = i + 1};
-		struct smd_chunk_search search;
-		uint64_t now = SMD_SECOND_NS;
+		int settled = settle_where_processors_decide(
+			&network, quarter, SMD_CHUNK_SCALE_LEAST, SMD_CHUNK_SCALE_MOST);
 
-		smd_chunk_search_begin(&search, 0, now);
-		search.processors_decide = true;
-		run(&network, &search, &now, quarter, 1, 1);
-		assert_true(chunk_bytes(&network, quarter[0], search.settled) >= 131072);
+		assert_true(chunk_bytes(&network, quarter, settled) >= 131072);
 	}
 }
 
 /* The largest that differs may be the next one: an operation of 64 KiB in one chunk instead of two. */
 static void the_largest_is_found_where_it_is_the_next_one(void **state)
 {
-	static const double small[] = {65536};
 	unsigned found = 0;
 
 	(void)state;
@@ -183,15 +194,8 @@ static void the_largest_is_found_where_it_is_the_next_one(void **state)
 			.chunk_us = 90,
 			.noise = 0.4,
 			.random = i + 1};
-		struct smd_chunk_search search;
-		uint64_t now = SMD_SECOND_NS;
 
-		smd_chunk_search_begin(&search, 0, now);
-		search.processors_decide = true;
-		search.least = -2;
-		search.most = 1;
-		run(&network, &search, &now, small, 1, 1);
-		found += search.settled == 1;
+		found += settle_where_processors_decide(&network, 65536, -2, 1) == 1;
 	}
 	assert_in_range(found, 80, 100);
 }

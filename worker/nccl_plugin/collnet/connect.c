@@ -65,7 +65,7 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	snprintf(identity->name, sizeof(identity->name), "%s", config.replica);
 	identity->timeout_s = config.connect_timeout_s;
 	identity->pool = hash_text(SMD_HASH_SEED, config.job);
-	append(identity, &used, "pipelined", " "); /* by another version of the plugin chunks are others */
+	append(identity, &used, "pipelined", " "); /* other versions of the plugin cut chunks otherwise */
 	append_variable(identity, &used, SMD_TUNER_MIN_BYTES);
 	append_variable(identity, &used, SMD_TUNER_LINKS);
 	for (unsigned i = 0; i < config.nservers; i++) {
