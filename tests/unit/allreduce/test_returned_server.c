@@ -151,6 +151,14 @@ static void run_operations(struct pool_rank *rank)
 	free(buffer);
 }
 
+static void wait_for_returns(struct history *history, unsigned n)
+{
+	while (!atomic_load(&history->begun) ||
+		(history->waits && atomic_load(&history->returned) < n)) {
+		usleep(1000);
+	}
+}
+
 static void *end_and_start_servers(void *arg)
 {
 	struct history *history = arg;
@@ -158,16 +166,14 @@ static void *end_and_start_servers(void *arg)
 	for (unsigned i = 0; i < history->nlosses; i++) {
 		unsigned server = i % SERVERS;
 
-		while (!atomic_load(&history->begun) ||
-			(history->waits && atomic_load(&history->returned) < i)) {
-			usleep(1000);
-		}
+		wait_for_returns(history, i);
 		usleep(20000);
 		pool_end_server(history->pool, server, 1);
 		usleep(history->gap_us);
 		pool_restart_server(
 			history->pool, server, history->another ? history->another : &enough);
 	}
+	wait_for_returns(history, history->nlosses); /* who has not seen the last loss would end */
 	if (history->another) {
 		capture_await("is there again, and cannot be used", NULL);
 	}
