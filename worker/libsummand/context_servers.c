@@ -32,6 +32,7 @@ static void context_take_back(struct smd_context *context, struct smd_remote *re
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
 		if (context->comms[i]) {
 			context->comms[i]->ops->on_lane_back(context->comms[i], remote);
+			context->comms[i]->ops->on_returned(context->comms[i]);
 		}
 	}
 }
@@ -111,7 +112,18 @@ void smd_context_wake(struct smd_context *context)
 	}
 }
 
-/* While others are still connecting, or where a group has just begun to JOIN, it is needed. */
+static bool context_is_in_group(const struct smd_context *context)
+{
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* It is needed while others are still connecting; and by a group, which has just begun to JOIN or
+ * takes the server in as soon as each rank reaches it again, which may be in hours. */
 static void context_on_rests(struct smd_remote_owner *owner, struct smd_remote *remote)
 {
 	struct smd_context *context = context_of(owner);
@@ -119,7 +131,7 @@ static void context_on_rests(struct smd_remote_owner *owner, struct smd_remote *
 	if (!context->ready) {
 		context->nwelcomed--;
 		smd_remote_wake(remote);
-	} else if (context_is_owed(owner, remote)) {
+	} else if (context_is_in_group(context)) {
 		smd_context_wake(context);
 	}
 }

@@ -156,6 +156,84 @@ static void servers_that_stand_still_are_lost(void **state)
 	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
 }
 
+/* ---- a server that is there again, and that one rank cannot reach for long ---- */
+
+enum { RETURNED = 1 };
+
+struct return_seen {
+	struct pool *pool;
+	pthread_barrier_t all;
+};
+
+static void work_until(struct pool_rank *rank, const char *text, const char *other)
+{
+	int32_t more = 1;
+
+	while (more) {
+		add_up(rank->comm, rank->nranks);
+		more = rank->rank == 0 && !capture_has(text, other);
+		CHECK(smd_broadcast(rank->comm, &more, 1, SMD_INT32, 0) == 0);
+		usleep(1000);
+	}
+}
+
+/* Rank 1 reads nothing before its next call, and so does not know that the server is there. */
+static void meet_a_server_again(struct pool_rank *rank)
+{
+	struct return_seen *seen = rank->argument;
+
+	if (rank->rank == 0) {
+		pool_end_server(seen->pool, RETURNED, 1);
+	}
+	work_until(rank, "1 of 2 reduction servers go on", NULL);
+	if (rank->rank == 0) {
+		pool_restart_server(seen->pool, RETURNED, &soon[RETURNED]);
+		sleep(IDLE_S + 2);
+	}
+	pthread_barrier_wait(&seen->all);
+	work_until(rank, "is there and serves again", "2 of 2");
+}
+
+static void *meet(void *arg)
+{
+	struct pool_rank *rank = arg;
+
+	CHECK(smd_comm_create(
+		      rank->context, "meet", rank->nranks, rank->rank, &rank->comm) == 0);
+	meet_a_server_again(rank);
+	smd_comm_destroy(rank->comm);
+	return NULL;
+}
+
+static void a_server_that_one_reaches_late_is_kept(void **state)
+{
+	struct return_seen seen;
+	struct pool_rank ranks[RANKS];
+	pthread_t threads[RANKS];
+	struct pool pool;
+
+	(void)state;
+	seen.pool = &pool;
+	pthread_barrier_init(&seen.all, NULL, RANKS);
+	pool_start(&pool, "tcp", SERVERS, soon);
+	for (int r = 0; r < RANKS; r++) {
+		ranks[r] = (struct pool_rank){
+			.pool = &pool, .rank = r, .nranks = RANKS, .argument = &seen};
+		if (r == 1) {
+			setenv("SUMMAND_PROGRESS", "poll", 1);
+		}
+		ranks[r].context = pool_context(&pool, r);
+		unsetenv("SUMMAND_PROGRESS");
+		CHECK(pthread_create(&threads[r], NULL, meet, &ranks[r]) == 0);
+	}
+	for (int r = 0; r < RANKS; r++) {
+		pthread_join(threads[r], NULL);
+		smd_context_destroy(ranks[r].context);
+	}
+	pool_stop(&pool);
+	pthread_barrier_destroy(&seen.all);
+}
+
 /* ---- the server is not the same any more ---- */
 
 static void a_server_that_is_gone_is_named(void **state)
@@ -294,6 +372,7 @@ int main(void)
 		cmocka_unit_test(so_it_does_without_a_thread),
 		cmocka_unit_test(a_group_may_be_idle),
 		cmocka_unit_test(servers_that_stand_still_are_lost),
+		cmocka_unit_test(a_server_that_one_reaches_late_is_kept),
 		cmocka_unit_test(a_server_that_is_gone_is_named),
 		cmocka_unit_test(a_server_that_goes_on_to_be_idle_is_given_up),
 		cmocka_unit_test(another_server_in_its_place_is_told),
