@@ -195,6 +195,11 @@ void smd_comm_set_stream(smd_comm *comm, void *stream);
  */
 int smd_comm_set_wire(smd_comm *comm, enum smd_dtype dtype);
 
+/* What they cross as now, an enum smd_dtype; or -EINVAL. Memory of a device is not narrowed: who has
+ * a way to do that there reduces in this type instead, in place, which is the same for the other
+ * ranks. */
+int smd_comm_wire(smd_comm *comm);
+
 /*
  * All-reduce: recv[i] = send[i] of rank 0 (op) send[i] of rank 1 (op) ... on every rank, for
  * `count` elements. send == recv is in place; otherwise the two must not overlap. Blocks until

@@ -147,6 +147,13 @@ int smd_comm_set_wire(smd_comm *comm, enum smd_dtype dtype)
 	return ret;
 }
 
+int smd_comm_wire(smd_comm *comm)
+{
+	int ret = smd_comm_check(comm);
+
+	return ret ? ret : (int)comm->wire_dtype;
+}
+
 /* What they are is known in a forked child too. */
 int smd_comm_rank(const smd_comm *comm)
 {

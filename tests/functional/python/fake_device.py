@@ -112,6 +112,12 @@ class DeviceTensor:
         assert tuple(shape) == tuple(self.shape)
         return self
 
+    def detach(self):
+        return self
+
+    def to(self, dtype):
+        return DeviceTensor(self.cpu().to(dtype))
+
     def data_ptr(self):
         return self._pointer
 

@@ -99,6 +99,43 @@ class CudaTest(ProgramTest):
 
         self.run_ranks(body)
 
+    def test_the_device_narrows_float32_to_the_same_bits_as_the_host(self):
+        inputs = [torch.randn(COUNT, generator=torch.Generator().manual_seed(rank)) for rank in range(RANKS)]
+        for wire, op in (("bf16", "sum"), ("fp16", "avg")):
+            results = {}
+
+            def body(rank):
+                with Context(servers=self.address) as context, \
+                        Communicator(context, f"narrow-{wire}", rank, RANKS, wire=wire) as communicator:
+                    mine = inputs[rank].clone()
+                    results["host", rank] = communicator.all_reduce(mine.clone(), op)
+                    tensor, out = DeviceTensor(mine), DeviceTensor(torch.zeros(COUNT))
+                    before = context.stats()["bytes_sent"]
+                    self.assertIs(communicator.all_reduce(tensor, op, out), out)
+                    self.assertLess(context.stats()["bytes_sent"] - before, COUNT * 2.2)
+                    self.assertTrue(torch.equal(tensor.cpu(), mine))
+                    results["device", rank] = out.cpu()
+                    # Where one rank's memory is the host's it is the same operation.
+                    mixed = tensor if rank else mine
+                    results["mixed", rank] = communicator.all_reduce_start(mixed, op).wait().cpu()
+                    few = DeviceTensor(torch.full((1023,), 1 / 3))
+                    self.assertEqual(communicator.all_reduce(few, "max").cpu()[0], torch.tensor(1 / 3))
+
+            self.run_ranks(body)
+            for result in results.values():
+                self.assertTrue(torch.equal(result, results["host", 0]))
+
+    def test_the_hook_narrows_on_the_device(self):
+        def body(rank):
+            context = Context(servers=self.address)
+            with HookState(Communicator(context, "narrow", rank, RANKS, wire="bf16"), context) as state:
+                bucket = DeviceTensor(torch.full((COUNT,), 1 + rank * 2.0 ** -10))  # one in bfloat16
+                self.assertIs(state.average(bucket).wait(), bucket)
+                self.assertTrue(torch.equal(bucket.cpu(), torch.ones(COUNT)))
+                self.assertLess(context.stats()["bytes_sent"], COUNT * 2.2)
+
+        self.run_ranks(body)
+
     def test_a_stream_that_is_captured_is_refused(self):
         def body(rank):
             with Context(servers=self.address) as context, self.communicator(context, rank) as communicator:

@@ -206,11 +206,7 @@ def _finisher(done):
         try:
             for request in requests:
                 request.wait()
-            # Modes are a thread's own: memory of inference may be written in that mode only, and no gradient follows a copy.
-            with torch.inference_mode(), device.beside([tensor for tensor, _ in pairs]):
-                for tensor, copy in pairs:
-                    if tensor is not copy:
-                        tensor.copy_(copy)
+            device.copy_back(pairs)
             rest = work.finished()
         except Exception as error:  # whoever waits has it raised
             rest = work.finished(error)

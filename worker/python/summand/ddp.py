@@ -28,6 +28,8 @@ DTYPES = {torch.int8: 0, torch.uint8: 1, torch.int32: 2, torch.int64: 4, torch.f
           torch.float64: 8, torch.bfloat16: 9}
 BYTES = torch.uint8  # as which what is only moved may be of any type
 WIRES = {"float32": 7, "bf16": 9, "fp16": 6}  # what float32 may be sent as
+NARROW = {9: torch.bfloat16, 6: torch.float16}
+WIRE_LEAST = 1024  # elements, as in libsummand
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 
@@ -59,6 +61,7 @@ _CALLS = {
     "smd_comm_destroy": (None, [_POINTER]),
     "smd_comm_set_stream": (None, [_POINTER, _POINTER]),
     "smd_comm_set_wire": (_INT, [_POINTER, _INT]),
+    "smd_comm_wire": (_INT, [_POINTER]),
     "smd_allreduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT]),
     "smd_allreduce_start": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _OUT]),
     "smd_reduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _INT]),
@@ -197,6 +200,7 @@ class Communicator:
         context._communicators.append(self)
         if wire is not None:
             _check(_lib().smd_comm_set_wire(self._handle, WIRES[wire]))
+        self._narrow = NARROW.get(_lib().smd_comm_wire(self._handle))
 
     def _open(self):
         if not self._handle:
@@ -226,13 +230,20 @@ class Communicator:
                                   f"{out.numel()} of {out.dtype}")
         return out, (self._open(), send, recv, count, dtype, OPS[op])
 
-    def _start(self, call, arguments, tensor, out):
+    def _is_narrowed_there(self, tensor):
+        """Whether its device rounds it, as libsummand does in the CPU's memory: half as much leaves the device, too."""
+        return (self._narrow is not None and tensor.device.type != "cpu" and tensor.dtype == torch.float32
+                and tensor.numel() >= WIRE_LEAST)
+
+    def _start(self, call, arguments, tensor, out, narrow=None):
         handle = ctypes.c_void_p()
         _check(call(*arguments, ctypes.byref(handle)))
-        return Request(self, handle, tensor, out)
+        return Request(self, handle, tensor, out, narrow)
 
     def all_reduce(self, tensor, op="sum", out=None):
         """Combines the tensors of all ranks, in rank order, into out, else in place; returns the result."""
+        if self._is_narrowed_there(tensor):
+            return self.all_reduce_start(tensor, op, out).wait()
         out, arguments = self._arguments(tensor, op, out)
         _check(_lib().smd_allreduce(*arguments))
         return out
@@ -240,7 +251,11 @@ class Communicator:
     def all_reduce_start(self, tensor, op="sum", out=None):
         """The same without waiting: returns a Request. Until it is done, the tensors must be left alone."""
         out, arguments = self._arguments(tensor, op, out)
-        return self._start(_lib().smd_allreduce_start, arguments, tensor, out)
+        narrow = None
+        if self._is_narrowed_there(tensor):
+            narrow = tensor.detach().to(self._narrow)
+            arguments = self._arguments(narrow, op, None)[1]
+        return self._start(_lib().smd_allreduce_start, arguments, tensor, out, narrow)
 
     def reduce(self, tensor, root, op="sum", out=None):
         """The same, but only rank root gets the result; the others get None, and their tensors stay as they are."""
@@ -281,7 +296,7 @@ class Communicator:
                 break
             try:
                 request.wait()
-            except SummandError:
+            except Exception:
                 pass  # told to who waits for that request
         if self._handle:
             _lib().smd_comm_destroy(self._handle)
@@ -312,9 +327,11 @@ def _names(table):
 class Request:
     """An operation that was started."""
 
-    def __init__(self, communicator, handle, tensor, out):
+    def __init__(self, communicator, handle, tensor, out, narrow=None):
+        """narrow: what is reduced in place of the tensor, whose result is to be copied to out."""
         self._communicator, self._handle = communicator, handle
         self._tensors = (tensor, out)
+        self._narrow = narrow
         self._lock = threading.Lock()  # a handle is waited for once
         self._error = None
         with communicator._lock:
@@ -333,11 +350,14 @@ class Request:
         """Returns the result, or raises what ended the operation; as often as it is asked."""
         with self._lock:
             if self._handle:
+                handle, self._handle = self._handle, None
                 try:
-                    _check(_lib().smd_request_wait(self._handle))
-                except SummandError as error:
+                    _check(_lib().smd_request_wait(handle))
+                    if self._narrow is not None:
+                        device.copy_back([(self._tensors[1], self._narrow)])
+                except Exception as error:  # of the device, too
                     self._error = error
-                self._handle = None
+                self._narrow = None
                 with self._communicator._lock:
                     self._communicator._pending.discard(self)
         if self._error:

@@ -40,6 +40,15 @@ def beside(tensors):
     side.synchronize()
 
 
+def copy_back(pairs):
+    """What was reduced elsewhere, to where it belongs: done on return. On any thread."""
+    # Modes are a thread's own: memory of inference may be written in that mode only, and no gradient follows a copy.
+    with torch.inference_mode(), beside([tensor for tensor, _ in pairs]):
+        for tensor, copy in pairs:
+            if tensor is not copy:
+                tensor.copy_(copy)
+
+
 def complete(future, result, tensors):
     """Gives a future its result, which the tensors are, or what keeps it from that."""
     try:
