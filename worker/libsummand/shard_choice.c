@@ -5,7 +5,8 @@
 #include "worker/libsummand/backoff.h"
 
 #define SHARD_MBPS    10000.0 /* one carries as much: what servers start one more for, */
-#define SURELY        0.25    /* or this part of it at least, on any processor */
+#define SURELY        0.25    /* or this part of it at least, on any processor; */
+#define AT_ONCE       0.125   /* for no more than this, without a trial */
 #define GREW          2.0  /* a rate that changes by so much since a trial was won is another one */
 #define NOT_SLOWER    1.03 /* one shard alone is kept: it saves a third of the processor time */
 #define FASTER        0.97 /* all of them are */
@@ -31,6 +32,32 @@ void smd_shard_choice_found(struct smd_shard_choice *choice, unsigned server, do
 	if (choice->won[server] <= 0 && choice->settled >> server & 1) {
 		choice->won[server] = mbps; /* the trial was of a table before */
 	}
+}
+
+uint64_t smd_shard_choice_sure(const struct smd_shard_choice *choice)
+{
+	uint64_t sure = 0;
+
+	for (unsigned server = 0; server < SMD_SERVERS_MAX; server++) {
+		double mbps = choice->mbps[server];
+
+		sure |= (uint64_t)(mbps > 0 && mbps <= SHARD_MBPS * AT_ONCE) << server;
+	}
+	return choice->doubted ? 0 : sure & choice->several & ~choice->single;
+}
+
+void smd_shard_choice_take(struct smd_shard_choice *choice, uint64_t servers, bool alone)
+{
+	for (unsigned server = 0; server < SMD_SERVERS_MAX; server++) {
+		if (servers >> server & 1) {
+			choice->won[server] = alone ? choice->mbps[server] : 0;
+		}
+	}
+	choice->doubted |= !alone;
+	choice->single = alone ? choice->single | servers : choice->single & ~servers;
+	choice->settled = choice->single;
+	choice->wanted = choice->single;
+	smd_shard_choice_forget(choice);
 }
 
 bool smd_shard_choice_took(struct smd_shard_choice *choice, uint64_t bytes, uint64_t ns)
@@ -97,6 +124,7 @@ static bool judge(struct smd_shard_choice *choice, uint64_t now_ns)
 		keep(choice);
 		return false;
 	}
+	choice->doubted |= (choice->single & ~choice->settled) != 0;
 	choice->wanted = choice->settled;
 	choice->next_ns = now_ns + smd_backoff_next(&choice->pause_ns, PAUSE_MOST_NS);
 	return true;

@@ -251,8 +251,10 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	if (tuning->factor == 1) {
 		smd_rate_trial_forget(
 			&tuning->trial); /* as what comes of shards is measured anew */
+		return false;
 	}
-	return tuning->factor != 1;
+	tuning->sure = tuning->rate.links_decide ? smd_shard_choice_sure(&tuning->choice) : 0;
+	return true;
 }
 
 /* Of the trials of shards and of chunks one is on at a time, and shards come first. */
@@ -363,6 +365,13 @@ static double mean_of_others(const struct smd_tuning *tuning, unsigned server)
 	return n ? sum / n : 1;
 }
 
+/* Servers of which one shard alone is used in the table that is made. */
+static uint64_t becomes_single(const struct smd_tuning *tuning)
+{
+	return tuning->cause == SMD_TUNING_RATES ? tuning->choice.single | tuning->sure
+						 : tuning->choice.wanted;
+}
+
 /* What its server has, or had when it was left out, goes to its first shard, or is divided among
  * all of them. */
 static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, bool returns)
@@ -370,18 +379,20 @@ static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, b
 	unsigned server = tuning->shards[shard].server;
 	double part =
 		mean_of_others(tuning, server) * smd_server_choice_part(&tuning->servers, server);
+	double factor = tuning->cause == SMD_TUNING_RATES ? tuning->factor : 1;
 	double sum = 0;
 	unsigned before = 0;
 	unsigned n = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		if (tuning->shards[s].server == server) {
-			sum += returns ? tuning->parts[s] * part : tuning->shards[s].weight;
+			sum += returns ? tuning->parts[s] * part
+				       : tuning->shards[s].weight * factor;
 			before += s < shard;
 			n++;
 		}
 	}
-	if ((returns ? tuning->choice.single : tuning->choice.wanted) >> server & 1) {
+	if ((returns ? tuning->choice.single : becomes_single(tuning)) >> server & 1) {
 		sum = before ? 0 : fmin(fmax(sum, 1), INT32_MAX);
 		return (uint32_t)sum;
 	}
@@ -391,8 +402,8 @@ static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, b
 /* Whose shards are not the same as before. */
 static bool changes_shards(const struct smd_tuning *tuning, unsigned server)
 {
-	return tuning->cause == SMD_TUNING_SHARDS &&
-	       ((tuning->choice.wanted ^ tuning->choice.single) >> server & 1) &&
+	return (tuning->cause == SMD_TUNING_SHARDS || tuning->cause == SMD_TUNING_RATES) &&
+	       ((becomes_single(tuning) ^ tuning->choice.single) >> server & 1) &&
 	       !(tuning->servers.without >> server & 1);
 }
 
@@ -505,7 +516,11 @@ static void apply_rates(struct smd_tuning *tuning, uint64_t now_ns)
 
 	smd_chunk_search_begin(&tuning->search, tuning->scale, now_ns);
 	smd_measured_rate_applied(&tuning->rate, now_ns, smd_pressure_waited_ns());
+	if (tuning->sure) {
+		smd_shard_choice_take(&tuning->choice, tuning->sure, !tuning->back);
+	}
 	if (tuning->back) {
+		tuning->sure = 0;
 		return;
 	}
 	smd_balance_scale(&tuning->balance, tuning->factor);

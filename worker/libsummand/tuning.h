@@ -65,6 +65,7 @@ struct smd_tuning {
 	enum smd_tuning_cause cause; /* whose wish is asked for */
 	double factor;               /* of all weights, for rates; */
 	bool back;                   /* to what they were before the trial */
+	uint64_t sure;               /* servers that these rates leave one shard of several */
 	bool fresh;                  /* something has been seen since it was last thought about */
 	struct smd_refusals refusals; /* of its tables */
 	unsigned tables;             /* that may be had, */

@@ -231,6 +231,61 @@ static void rates_that_cost_nothing_stay(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Operations of so many ms, in each of which the shards in use say 1 Gbit/s of each of two servers; the first after which a table is wanted, or `most`. */
+static unsigned operations_of_pairs(struct smd_tuning *tuning, uint64_t *now_ns, unsigned ms_each, unsigned most)
+{
+	unsigned places = tuning->balance.nshards;
+
+	for (unsigned i = 0; i < most; i++) {
+		smd_tuning_begin(tuning, BYTES, *now_ns);
+		for (unsigned s = 0; s < places; s++) {
+			smd_tuning_slice(tuning, s, 16, BYTES, 33 * MS * (places / 2));
+		}
+		*now_ns += (uint64_t)ms_each * MS;
+		smd_tuning_end(tuning, *now_ns);
+		if (smd_tuning_want(tuning, *now_ns)) {
+			return i;
+		}
+	}
+	return most;
+}
+
+/* Where a link is found that any processor keeps up with, other shards only cut messages: they leave with the first table, without a
+ * trial of their own; and if operations take longer then, all come back and are not taken away so again. */
+static void one_shard_serves_as_soon_as_a_slow_link_is_found(void **state)
+{
+	const struct smd_tuning_shard shards[] = {
+		{0, 5000, true}, {0, 5000, true}, {1, 5000, true}, {1, 5000, true}};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	assert_int_equal(smd_tuning_create(&tuning, 4, shards, 4, 0, now), 0);
+	assert_in_range(operations_of_pairs(&tuning, &now, 70, 10), 3, 5);
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	for (unsigned server = 0; server < 2; server++) {
+		assert_in_range(tuning.weights[2 * server], 950, 1050);
+		assert_int_equal(tuning.weights[2 * server + 1], 0);
+	}
+	smd_tuning_applied(&tuning, now);
+	assert_int_equal(tuning.choice.single, 3);
+	assert_int_equal(operations_of_pairs(&tuning, &now, 140, 9), 7);
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	for (unsigned s = 0; s < 4; s++) {
+		assert_int_equal(tuning.weights[s], 5000);
+	}
+	smd_tuning_applied(&tuning, now);
+	assert_int_equal(tuning.choice.single, 0);
+	tuning.choice.next_ns = UINT64_MAX; /* no trial of that alone, */
+	tuning.search.next_ns = UINT64_MAX; /* or of other chunks */
+	assert_in_range(operations_of_pairs(&tuning, &now, 70, 1000), 100, 200);
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	for (unsigned s = 0; s < 4; s++) {
+		assert_in_range(tuning.weights[s], 475, 525);
+	}
+	smd_tuning_destroy(&tuning);
+}
+
 static void little_pieces_are_put_together(void **state)
 {
 	const unsigned ms[] = {3, 9}; /* too short, and the other is done soon */
@@ -327,6 +382,7 @@ int main(void)
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
 		cmocka_unit_test(a_trial_waits_for_operations_that_count),
 		cmocka_unit_test(rates_that_cost_nothing_stay),
+		cmocka_unit_test(one_shard_serves_as_soon_as_a_slow_link_is_found),
 		cmocka_unit_test(little_pieces_are_put_together),
 		cmocka_unit_test(a_server_leaves_with_all_of_its_shards),
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
