@@ -10,7 +10,8 @@
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/epoch.h"
 
-#define MORE 10 /* operations when all is as it shall be */
+#define MORE     10 /* operations when all is as it shall be */
+#define TABLE_NS (60 * SMD_SECOND_NS) /* windows give way for five of these, and grow with a result of their shard: some operations have none */
 
 static char sentence[256];
 
@@ -44,6 +45,19 @@ static bool has_windows(const struct smd_comm *comm, unsigned window)
 	return true;
 }
 
+static void note_tables(struct aftermath *aftermath, smd_comm *const *comms, unsigned ncomms)
+{
+	unsigned tables = 0;
+
+	for (unsigned i = 0; i < ncomms; i++) {
+		tables += comms[i]->now->index;
+	}
+	if (tables != aftermath->tables) {
+		aftermath->tables = tables;
+		aftermath->table_ns = virtual_now_ns();
+	}
+}
+
 const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, unsigned ncomms,
 	uint64_t living, unsigned window, uint64_t limit_ns)
 {
@@ -56,6 +70,7 @@ const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, 
 	if (aftermath->since_ns == 0) {
 		aftermath->since_ns = now;
 	}
+	note_tables(aftermath, comms, ncomms);
 	for (unsigned i = 0; i < ncomms && mended; i++) {
 		mended = has_all(comms[i], living) && has_windows(comms[i], window);
 	}
@@ -63,7 +78,10 @@ const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, 
 		aftermath->last = aftermath->decided + MORE;
 		aftermath->took_ns = now - aftermath->since_ns;
 	}
-	return mended || now < aftermath->since_ns + limit_ns ? NULL : sentence;
+	return mended || now < aftermath->since_ns + limit_ns ||
+			       now < aftermath->table_ns + TABLE_NS
+		       ? NULL
+		       : sentence;
 }
 
 void aftermath_poll(smd_comm *comm)

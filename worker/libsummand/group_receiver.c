@@ -243,13 +243,15 @@ static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_r
 	return flow->open; /* LEFT */
 }
 
-/* Streams that have been asked for are not left yet, but those of a candidate can be done without. */
+/* Streams that have been asked for are not left yet, but those of a candidate can be done without, and those that the shard has
+ * ended, as a rank has left, it may be gone from. */
 static bool comm_uses(const struct smd_receiver *receiver, const struct smd_remote *remote)
 {
 	const struct smd_epoch *epoch = (const struct smd_epoch *)receiver;
 	const struct smd_flow *flow = smd_epoch_flow(epoch, remote);
 
-	return flow && flow->asked && !flow->dead && epoch != epoch->comm->candidate &&
+	return flow && flow->asked && !flow->over && !flow->dead &&
+	       epoch != epoch->comm->candidate &&
 	       epoch->comm->state != SMD_COMM_FAILED;
 }
 
