@@ -101,14 +101,14 @@ class SilentServerTest(ProgramTest):
 
     def test_stopped(self):
         servers = [self.start_server() for _ in range(2)]
-        ranks = self.start_ranks([address for _, address in servers], "--sizes=4,256K", "--iters=1500", transport="tcp")
+        ranks = self.start_ranks([address for _, address in servers], "--sizes=4,256K", "--iters=6000", transport="tcp")
         moment = Moment()
         servers[0][0].send_signal(signal.SIGSTOP)
         self.assert_taken_over(ranks, servers[0][1], moment)
 
     def test_stopped_for_the_default_of_five_seconds(self):
         servers = [self.start_server() for _ in range(2)]
-        ranks = self.start_ranks([address for _, address in servers], "--sizes=4,256K", "--iters=1500", limit_s=DEFAULT_S)
+        ranks = self.start_ranks([address for _, address in servers], "--sizes=4,256K", "--iters=6000", limit_s=DEFAULT_S)
         moment = Moment()
         servers[0][0].send_signal(signal.SIGSTOP)
         self.assert_taken_over(ranks, servers[0][1], moment, DEFAULT_S)
@@ -139,7 +139,7 @@ class SilentServerTest(ProgramTest):
     def test_it_goes_on_when_it_is_no_longer_wanted(self):
         """A stopped server that goes on finds its lanes closed, and serves others."""
         servers = [self.start_server() for _ in range(2)]
-        ranks = self.start_ranks([address for _, address in servers], "--sizes=256K", "--iters=1500")
+        ranks = self.start_ranks([address for _, address in servers], "--sizes=256K", "--iters=6000")
         moment = Moment()
         servers[1][0].send_signal(signal.SIGSTOP)
         self.assert_taken_over(ranks, servers[1][1], moment)
@@ -152,7 +152,7 @@ class SilentServerTest(ProgramTest):
                 near, far = self.start_server(), self.start_server()
                 proxy = Proxy(far[1])
                 proxy.swallows = swallows
-                ranks = self.start_ranks([near[1], proxy.address], "--sizes=4,512K", "--iters=800", transport="tcp")
+                ranks = self.start_ranks([near[1], proxy.address], "--sizes=4,512K", "--iters=3000", transport="tcp")
                 moment = Moment()
                 proxy.cut.set()
                 self.assert_taken_over(ranks, proxy.address, moment)
@@ -162,7 +162,7 @@ class SilentServerTest(ProgramTest):
         near = self.start_server()[1]
         far = self.start_program("summand-reduction-server", "--listen=127.0.0.2:0", "--memory-limit=64M")
         address = far.stdout.readline().split()[1]
-        ranks = self.start_ranks([near, address], "--sizes=4,256K", "--iters=1500", transport="tcp")
+        ranks = self.start_ranks([near, address], "--sizes=4,256K", "--iters=6000", transport="tcp")
         moment = Moment()
         subprocess.run(["ip", "route", "add", "blackhole", "127.0.0.2/32", "table", "local"], check=True)
         self.addCleanup(subprocess.run, ["ip", "route", "del", "blackhole", "127.0.0.2/32", "table", "local"])
