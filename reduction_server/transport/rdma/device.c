@@ -25,11 +25,13 @@
 #define SPIN_NS      20000u
 #define BEAT_S       10
 /*
- * Completions of 101 lanes, in a megabyte: many cards cannot make a queue larger afterwards (hns,
- * erdma, mana, qedr, ionic, cxgb4), or do it slowly (bnxt_re), and then have further ones.
+ * Completions of 101 lanes, in a megabyte; of a shard's 809, in 8. Many cards cannot make a queue
+ * larger afterwards (hns, erdma, mana, qedr, ionic, cxgb4), or do it slowly (bnxt_re), and then have
+ * further ones, for which a shard at work would call the driver.
  */
-#define QUEUE_FIRST 16384u
-#define QUEUE_LEAST 256u
+#define QUEUE_FIRST    16384u
+#define QUEUE_OF_SHARD 131072u
+#define QUEUE_LEAST    256u
 
 int smd_rdma_explain(struct smd_error *error, int err, const char *what)
 {
@@ -358,11 +360,12 @@ static int choose_vector(const struct ibv_context *context)
 /* Large at once; smaller where so much cannot be had, as of locked memory. */
 static int device_create_queue(struct rdma_device *device)
 {
+	uint32_t most = device->loop->serves ? QUEUE_OF_SHARD : QUEUE_FIRST;
 	int vector = choose_vector(device->context);
 	int ret;
 
 	device->queue_depth =
-		device->limits.completions < QUEUE_FIRST ? device->limits.completions : QUEUE_FIRST;
+		device->limits.completions < most ? device->limits.completions : most;
 	ret = smd_verbs_queue_create(
 		device->context, device->queue_depth, vector, &device->queue);
 	while (ret && device->queue_depth / 2 >= QUEUE_LEAST) {
@@ -492,6 +495,14 @@ void smd_rdma_device_put(struct rdma_device *device)
 	free(device);
 	if (removed) {
 		smd_verbs_forget_removed();
+	}
+}
+
+void smd_rdma_device_keep(struct rdma_device *device)
+{
+	if (!device->prepared) {
+		device->prepared = true;
+		device->users++;
 	}
 }
 

@@ -77,7 +77,8 @@ struct rdma_loop {
 	struct event *readable;
 	struct smd_rdma_settings settings;
 	unsigned users; /* lanes and listeners, and: */
-	bool prepared;  /* it stays until its base ends (prepare.c) */
+	bool serves;    /* it is a shard's, */
+	bool prepared;  /* and stays until its base ends (prepare.c) */
 	LIST_HEAD(, rdma_device) devices;
 	LIST_HEAD(, rdma_drain) drains;
 	struct rdma_maker *maker; /* NULL: nobody has needed it */
@@ -118,7 +119,7 @@ struct rdma_device {
 	uint32_t npairs;               /* size of the tables */
 	bool removed;                  /* the device is no more, */
 	bool failed;                   /* or its queue: it is for no other lane */
-	bool prepared;                 /* it stays without a lane (prepare.c) */
+	bool prepared;                 /* it stays without a lane, until the loop ends */
 	bool refused;                  /* a buffer could not be registered, which has been said */
 	unsigned users;
 	LIST_ENTRY(rdma_device) link;
@@ -143,6 +144,8 @@ int smd_rdma_explain(struct smd_error *error, int err, const char *what);
 int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
 	uint32_t completions, struct rdma_device **out, struct smd_error *error);
 void smd_rdma_device_put(struct rdma_device *device);
+/* It stays without a lane. */
+void smd_rdma_device_keep(struct rdma_device *device);
 /* It stays no longer than its lanes, and goes now if there are none. */
 void smd_rdma_device_unprepare(struct rdma_device *device);
 

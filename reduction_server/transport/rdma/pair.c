@@ -59,6 +59,9 @@ static int lane_begin_pair(struct rdma_lane *lane, struct ibv_context *context, 
 			"rdma: the device has no room for the completions of one more lane");
 	}
 	lane->placed = true;
+	if (lane->loop->prepared) { /* or the pool's registrations would go with its last lane */
+		smd_rdma_device_keep(lane->device);
+	}
 	return 0;
 }
 

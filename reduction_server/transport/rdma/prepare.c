@@ -22,11 +22,8 @@ static int prepare_device(struct rdma_loop *loop, const struct smd_rdma_wish *wi
 	if (ret) {
 		return ret;
 	}
-	if (device->prepared) { /* two addresses lead to it */
-		smd_rdma_device_put(device);
-		return 0;
-	}
-	device->prepared = true; /* until it is removed, or the loop ends */
+	smd_rdma_device_keep(device); /* until it is removed, or the loop ends */
+	smd_rdma_device_put(device);
 	if (smd_rdma_memory_register(device->memory, memory.base, memory.length,
 		    SMD_RDMA_MEMORY_PIECE, largest) == 0) {
 		smd_rdma_memory_prepare(device->memory, memory.base, memory.length);
@@ -49,6 +46,7 @@ void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned s
 	if (ret) {
 		return; /* lanes will say so */
 	}
+	loop->serves = true;
 	loop->first = smd_rdma_port_first(addresses);
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
 		struct smd_rdma_way way;

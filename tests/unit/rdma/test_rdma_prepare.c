@@ -1,6 +1,7 @@
 /*
  * What lanes share is there before the first: the device is open and memory registered, so that no
- * chunk waits for it; it goes with the loop, with the device, or when its queue has failed.
+ * chunk waits for it; it goes with the loop, with the device, or when its queue has failed. So does
+ * what is made for lanes that nobody has foreseen.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -145,6 +146,78 @@ static void lanes_to_any_address_of_infiniband_are_on_the_card_of_their_turn(voi
 	assert_int_equal(script.calls[SCRIPT_device_open].count, 1);
 }
 
+static struct peer peers[300];
+
+static void open_peers(struct link *link, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		peer_open(&peers[i], link);
+		smd_lane_register(peers[i].end.lane, pool, CHUNK, true);
+	}
+}
+
+static void close_peers(struct link *link, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		peer_close(&peers[i], link);
+	}
+}
+
+/* Its thread makes none larger and no further one, as a worker's does from the 102nd on. */
+static void a_shard_has_one_queue_for_hundreds_of_lanes(void **state)
+{
+	enum { LANES = 300 };
+	const struct script_call *create = &script.calls[SCRIPT_queue_create];
+	struct link *link = *state;
+
+	prepare(link, "10.0.0.1:7");
+	open_peers(link, LANES);
+	assert_int_equal(create->count, 1);
+	assert_int_equal(script.calls[SCRIPT_queue_resize].count, 0);
+	assert_int_equal(script.regions, PIECES + LANES);
+	close_peers(link, LANES);
+	assert_int_equal(script.regions, PIECES);
+}
+
+/* A card whose queues are short and cannot grow: the next job finds those that the last one needed,
+ * and the pool is registered for them. */
+static void further_queues_stay_until_the_loop_ends(void **state)
+{
+	enum { LANES = 110 };
+	const struct script_call *create = &script.calls[SCRIPT_queue_create];
+	struct link *link = *state;
+
+	script.limits.completions = 16384;
+	prepare(link, "10.0.0.1:7");
+	for (unsigned jobs = 1; jobs <= 2; jobs++) {
+		open_peers(link, LANES);
+		assert_int_equal(create->count, 2);
+		assert_int_equal(script.regions, 2 * PIECES + LANES);
+		close_peers(link, LANES);
+		assert_int_equal(script.regions, 2 * PIECES);
+		assert_int_equal(script.calls[SCRIPT_region_destroy].count, jobs * LANES);
+	}
+	smd_transport_end_loop(link->base);
+	assert_int_equal(script.live, 0);
+}
+
+/* But not one in which no lane has found room, or each that asks would leave one. */
+static void a_queue_too_short_for_a_lane_is_not_kept(void **state)
+{
+	struct smd_error error = {""};
+	struct link *link = *state;
+	struct halves halves;
+	unsigned live;
+
+	script.limits.completions = RDMA_DEPTH;
+	prepare(link, "10.0.0.1:7");
+	live = script.live;
+	halves_begin(&halves, link);
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENOSPC);
+	stage_turn(link);
+	assert_int_equal(script.live, live);
+}
+
 static void the_loops_end_ends_it(void **state)
 {
 	struct link *link = *state;
@@ -275,6 +348,9 @@ int main(void)
 		STAGE(servers_of_one_host_begin_at_different_cards),
 		STAGE(lanes_to_any_address_are_on_the_card_that_they_come_to),
 		STAGE(lanes_to_any_address_of_infiniband_are_on_the_card_of_their_turn),
+		STAGE(a_shard_has_one_queue_for_hundreds_of_lanes),
+		STAGE(further_queues_stay_until_the_loop_ends),
+		STAGE(a_queue_too_short_for_a_lane_is_not_kept),
 		STAGE(the_loops_end_ends_it),
 		STAGE(a_device_that_is_removed_is_let_go),
 		STAGE(a_device_with_lanes_goes_with_the_last),
