@@ -7,6 +7,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/context.h"
+#include "worker/libsummand/remote_pair.h"
 
 #define DELAY_LEAST_MS 250
 #define DELAY_MOST_MS  15000
@@ -175,6 +176,7 @@ static void take_back(struct smd_context *context, struct smd_target *target)
 	target->lost = false;
 	context->lost &= ~(1ull << (target - context->targets));
 	smd_log(SMD_LOG_INFO, "libsummand", "reduction server %s is there again", target->address);
+	smd_remotes_tell_mixed(&context->remotes); /* its lanes may go another way than before */
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
 		if (context->comms[i]) {
 			context->comms[i]->ops->on_returned(context->comms[i]);

@@ -83,15 +83,21 @@ static int set_up(void **state)
 	return 0;
 }
 
-static void start(struct pool *pool, const char *transport, unsigned shards, bool also,
-	const struct smd_tokens *tokens)
+static struct smd_server_config configure(
+	unsigned shards, bool also, const struct smd_tokens *tokens)
 {
-	const struct smd_server_config config = {.shards = shards,
+	return (struct smd_server_config){.shards = shards,
 		.chunk_bytes = CHUNK,
 		.memory_bytes = (size_t)shards * 16 * SMD_BUFFER_POOL_STRIDE(CHUNK),
 		.transports = {[1] = {also ? &moody : NULL, true}},
 		.tokens = tokens,
 		.greeting_s = 2};
+}
+
+static void start(struct pool *pool, const char *transport, unsigned shards, bool also,
+	const struct smd_tokens *tokens)
+{
+	const struct smd_server_config config = configure(shards, also, tokens);
 
 	pool_start(pool, transport, 1, &config);
 }
@@ -345,6 +351,30 @@ static void mixed_lanes_are_told(void **state)
 	capture_end();
 }
 
+/* So they are where a server comes back without a card, or is added without one. */
+static void mixed_lanes_of_a_server_that_returns_are_told(void **state)
+{
+	const struct smd_server_config both[] = {configure(1, true, NULL), configure(1, true, NULL)};
+	const struct smd_server_config without = configure(1, false, NULL);
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
+	smd_context *context;
+	struct pool pool;
+
+	(void)state;
+	capture_begin();
+	pool_start(&pool, "tcp", 2, both);
+	options.servers = pool.list;
+	assert_int_equal(smd_context_create(&options, &context), 0);
+	assert_false(capture_has("the slower ones decide", NULL));
+	pool_end_server(&pool, 1, 1);
+	pool_restart_server(&pool, 1, &without);
+	capture_await("1 of 2 lanes go over tcp and the others over carried", "warn");
+	smd_context_destroy(context);
+	capture_end();
+	pool_stop(&pool);
+}
+
 static void never(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
@@ -496,6 +526,7 @@ int main(void)
 		TEST(a_server_that_makes_none_says_so),
 		TEST(one_that_takes_both_takes_both),
 		TEST(mixed_lanes_are_told),
+		TEST(mixed_lanes_of_a_server_that_returns_are_told),
 		TEST(silent_servers_keep_nobody_waiting),
 		TEST(one_that_takes_no_other_lanes_refuses_them),
 		TEST(offers_are_proved),
