@@ -94,6 +94,45 @@ static unsigned next_transport(const struct smd_config *config, unsigned from)
 	return from;
 }
 
+/* A bit for each thing that may be wrong with this process's own device. The other lanes find the same.
+ * 0: with something else, or with a device that was there before. */
+static unsigned own_lack(const struct smd_config *config, unsigned transport, int err)
+{
+	switch (err) {
+	case -ENODEV:
+		return config->had[transport] ? 0 : 1u << 0;
+	case -EPROTONOSUPPORT: /* none is InfiniBand or RoCE, */
+		return 1u << 1;
+	case -ENETDOWN: /* has a port that is up, */
+		return 1u << 2;
+	case -ENOTSUP: /* or can what lanes need */
+		return 1u << 3;
+	default:
+		return 0;
+	}
+}
+
+/* What the device lacks is said once, and not for each lane. */
+static void remote_tell_next(
+	const struct smd_remote *remote, unsigned next, int err, const char *reason)
+{
+	struct smd_config *config = remote->owner->config;
+	const char *name = config->transports[remote->transport]->name;
+	unsigned lack = own_lack(config, remote->transport, err);
+	char server[160];
+
+	if (lack & ~config->told[remote->transport]) {
+		config->told[remote->transport] |= lack;
+		smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
+			config->transports[next]->name, name, reason);
+		return;
+	}
+	smd_target_name(remote->target, server);
+	smd_log(lack || err == -EXDEV ? SMD_LOG_DEBUG : SMD_LOG_INFO, "libsummand",
+		"lane to %s, shard %u: tries %s after %s: %s", server, remote->shard,
+		config->transports[next]->name, name, reason);
+}
+
 /*
  * The lane cannot be had over the transport that was tried: says why, and goes on to the next one.
  * False: there is none.
@@ -101,8 +140,6 @@ static unsigned next_transport(const struct smd_config *config, unsigned from)
 static bool remote_try_next(struct smd_remote *remote, int err, const char *reason)
 {
 	struct smd_config *config = remote->owner->config;
-	const char *name = config->transports[remote->transport]->name;
-	char server[160];
 	unsigned next;
 
 	if (remote_repeats(remote, err, reason)) {
@@ -112,20 +149,11 @@ static bool remote_try_next(struct smd_remote *remote, int err, const char *reas
 	if (next == config->ntransports) {
 		return false;
 	}
+	remote_tell_next(remote, next, err, reason);
 	if (err == -ENODEV && !config->had[remote->transport]) { /* nor will the other lanes */
-		if (!config->absent[remote->transport]) {
-			smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
-				config->transports[next]->name, name, reason);
-		}
 		config->absent[remote->transport] = true;
-		remote->transport = next;
-	} else {
-		remote->transport = next;
-		smd_target_name(remote->target, server);
-		smd_log(err == -EXDEV ? SMD_LOG_DEBUG : SMD_LOG_INFO, "libsummand",
-			"lane to %s, shard %u: tries %s after %s: %s", server, remote->shard,
-			config->transports[remote->transport]->name, name, reason);
 	}
+	remote->transport = next;
 	event_active(remote->retry, EV_TIMEOUT, 1);
 	return true;
 }

@@ -264,6 +264,33 @@ static void a_device_that_lets_nobody_in_is_done_without(void **state)
 	pool_stop(&pool);
 }
 
+/* As EFA and iWARP do, or a card whose ports are down. Each lane asks it, and one says why. */
+static void what_its_own_device_lacks_is_told_once(void **state)
+{
+	static const int lacks[] = {-EPROTONOSUPPORT, -ENETDOWN, -ENOTSUP};
+	enum { SHARDS = 3 };
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", SHARDS, true, NULL);
+	for (size_t i = 0; i < sizeof(lacks) / sizeof(lacks[0]); i++) {
+		capture_begin();
+		moods.err = lacks[i];
+		moods.workers = SHARDS;
+		assert_int_equal(work(&pool, "either", 60), 0);
+		assert_int_equal(moods.workers, 0);
+		assert_int_equal(capture_count("goes over tcp"), SHARDS);
+		assert_int_equal(
+			capture_count("lanes go over tcp and not over carried: it is in no mood"),
+			1);
+		assert_int_equal(capture_count("tries tcp after carried: it is in no mood"),
+			SHARDS - 1);
+		assert_true(capture_has("tries tcp after carried", "debug"));
+		capture_end();
+	}
+	pool_stop(&pool);
+}
+
 /* A server without such lanes says WELCOME over what is there, which does not do for a worker that
  * takes nothing else. */
 static void a_server_that_makes_none_says_so(void **state)
@@ -523,6 +550,7 @@ int main(void)
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
 		TEST(what_passes_is_tried_once_more),
 		TEST(a_device_that_lets_nobody_in_is_done_without),
+		TEST(what_its_own_device_lacks_is_told_once),
 		TEST(a_server_that_makes_none_says_so),
 		TEST(one_that_takes_both_takes_both),
 		TEST(mixed_lanes_are_told),
