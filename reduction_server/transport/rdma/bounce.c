@@ -119,6 +119,14 @@ static struct smd_rdma_bounce_slab *bounce_grow(struct smd_rdma_bounce *bounce, 
 	return slab;
 }
 
+/* Cut anew for the first payload. */
+void smd_rdma_bounce_prepare(struct smd_rdma_bounce *bounce)
+{
+	if (LIST_EMPTY(&bounce->slabs)) {
+		(void)bounce_grow(bounce, SMD_RDMA_BOUNCE_SLAB);
+	}
+}
+
 struct smd_rdma_region *smd_rdma_bounce_take(struct smd_rdma_bounce *bounce, size_t length)
 {
 	size_t slot_bytes = SMD_RDMA_BOUNCE_LEAST;

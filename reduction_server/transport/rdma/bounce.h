@@ -2,8 +2,8 @@
  * Bounce slots: registered memory of our own that payloads are copied through, where a caller's
  * memory cannot stay registered because nobody would tell when it is unmapped.
  *
- * Slots are cut from slabs of huge pages on the card's NUMA node that are registered once, when the
- * first payload of their size comes, and kept until the pool is destroyed. A slot may be held for
+ * Slots are cut from slabs of huge pages on the card's NUMA node that are registered once, the first
+ * beforehand and others when all are in use, and kept until the pool is destroyed. A slot may be held for
  * as long as other ranks are waited for, so nobody waits for one: where none is free the caller
  * does without.
  *
@@ -34,6 +34,8 @@ struct smd_rdma_bounce {
 
 void smd_rdma_bounce_create(struct smd_rdma_bounce *bounce,
 	const struct smd_rdma_memory_config *config, struct smd_rdma_memory_counts *counts);
+/* The first slab, if there may be one, so that no payload has to wait for it. */
+void smd_rdma_bounce_prepare(struct smd_rdma_bounce *bounce);
 /* No slot may be in use. */
 void smd_rdma_bounce_destroy(struct smd_rdma_bounce *bounce);
 

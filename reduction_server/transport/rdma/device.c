@@ -400,8 +400,9 @@ static int device_create(struct rdma_device *device, uint8_t port)
 	};
 	struct smd_error error = {""};
 	int ret = device_query(device, port);
+	bool watches = smd_memory_watch_start(&error) == 0;
 
-	if (smd_memory_watch_start(&error)) {
+	if (!watches) {
 		smd_log(SMD_LOG_INFO, "rdma",
 			"registration cache disabled: %s; buffers are copied through %llu MiB of "
 			"registered memory",
@@ -423,6 +424,9 @@ static int device_create(struct rdma_device *device, uint8_t port)
 	ret = device->polled && device->memory ? device_create_events(device) : -ENOMEM;
 	if (ret) {
 		goto destroy_queue;
+	}
+	if (!watches && !device->loop->serves) { /* a shard's pool is registered, and needs no slots */
+		smd_rdma_memory_prepare_bounce(device->memory);
 	}
 	return 0;
 

@@ -438,6 +438,11 @@ void smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, s
 	}
 }
 
+void smd_rdma_memory_prepare_bounce(struct smd_rdma_memory *memory)
+{
+	smd_rdma_bounce_prepare(&memory->bounce);
+}
+
 int smd_rdma_memory_register_device(
 	struct smd_rdma_memory *memory, void *base, size_t length, int fd, uint64_t offset)
 {

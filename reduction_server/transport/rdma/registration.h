@@ -109,6 +109,8 @@ int smd_rdma_memory_register(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest);
 /* All pieces of it at once, or those before the first that is refused: none at its first use then. */
 void smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, size_t length);
+/* Nothing can be watched: the first bounce slots are registered now and not for a payload. */
+void smd_rdma_memory_prepare_bounce(struct smd_rdma_memory *memory);
 /*
  * Memory of a device, which the dma-buf stands for from `offset` on: registered now and as a whole,
  * until it is deregistered. To register it again changes nothing. Where it overlaps other memory of a

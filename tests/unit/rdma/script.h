@@ -82,7 +82,7 @@ struct script {
 	bool carries;      /* what is posted is carried, */
 	bool acknowledges; /* and what was carried acknowledged */
 	bool forgets;      /* a pair that is destroyed takes its completions out of the queue */
-	bool unwatched;    /* memory cannot be watched, so it is registered for one use */
+	bool unwatched;    /* memory cannot be watched, so it is copied or registered for one use */
 
 	/* After each doorbell, when not NULL. */
 	void (*then)(struct rdma_cm_id *id, void *owner);

@@ -156,12 +156,11 @@ bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int acce
 	return allows;
 }
 
-/* ---- the memory watch: everything can be watched, and nothing is ever unmapped ---- */
+/* ---- the memory watch: everything can be watched, or nothing, and nothing is ever unmapped ---- */
 
 int smd_memory_watch_start(struct smd_error *error)
 {
-	(void)error;
-	return 0;
+	return script.unwatched ? smd_error_set(error, ENOSYS, "memory cannot be watched") : 0;
 }
 
 int smd_memory_watch_add(const void *address, size_t length)

@@ -26,7 +26,6 @@ static int access_of_advertised(struct link *link)
 	struct peer peer;
 	int access;
 
-	script.unwatched = true;
 	peer_open(&peer, link);
 	assert_int_equal(script.last_access, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	assert_non_null(smd_lane_advertise(peer.end.lane, memory, LENGTH, nowhere));
