@@ -232,6 +232,9 @@ static int make_sys(void **state)
 	put("class/infiniband/rocep7s0/node_guid", "98a9:b7ff:fe12:3456\n");
 	put("class/infiniband/ibp8s0/ports/1/gid_attrs/ndevs/0", "");
 	link_to("class/infiniband/ibp8s0/device", "../../../devices/pci/0000:08:00.0");
+	put("class/infiniband/ibp8s0/ports/2/rate", "400 Gb/sec (4X NDR)\n");
+	put("class/infiniband/rocep7s0/ports/1/rate", "0 Gb/sec (4X SDR)\n"); /* as one that is down */
+	put("class/net/eth7/speed", "25000\n");
 	return 0;
 }
 
@@ -267,10 +270,13 @@ static void test_device(void **state)
 	assert_int_equal(smd_net_sockets_default(&device), 1);
 	assert_string_equal(device.rdma_name, "ibp8s0");
 	assert_int_equal(device.port, 2);
+	assert_int_equal(device.speed, 400000); /* its port's, as the interface does not say */
+	assert_int_equal(device.guid, 3);       /* its device does not say */
+	device = device_of("ib0", NULL);        /* TCP only */
 	assert_int_equal(device.speed, 10000);
-	assert_int_equal(device.guid, 3); /* its device does not say */
-	device = device_of("eth7", "");   /* the other port of that card */
+	device = device_of("eth7", ""); /* the other port of that card */
 	assert_int_equal(device.port, 1);
+	assert_int_equal(device.speed, 25000);
 	assert_true(device.guid == 0x98a9b7fffe123456u);
 	device = device_of("eth0", NULL);
 	assert_int_equal(device.guid, 3);

@@ -146,6 +146,28 @@ static void find_verbs(const char *sys, const char *hcas, struct smd_nccl_device
 	}
 }
 
+/* Of the verbs device's port ("400 Gb/sec (4X NDR)"), as an interface over InfiniBand says less or
+ * nothing; else of the interface. */
+static int read_speed(const char *sys, const struct smd_nccl_device *device)
+{
+	char path[PATH_MAX];
+	char line[64];
+	double gbps = 0;
+	int speed;
+
+	snprintf(path, sizeof(path), "%s/class/infiniband/%s/ports/%d/rate", sys, device->rdma_name,
+		device->port);
+	if (*device->rdma_name && read_line(path, line, sizeof(line))) {
+		gbps = strtod(line, NULL);
+	}
+	if (gbps > 0 && gbps < 1e6) {
+		return (int)(gbps * 1000);
+	}
+	snprintf(path, sizeof(path), "%s/class/net/%s/speed", sys, device->name);
+	speed = read_number(path, 0);
+	return speed > 0 ? speed : SPEED_DEFAULT;
+}
+
 void smd_nccl_device_read(const char *sys, const struct smd_interface *interface, int number,
 	const char *hcas, struct smd_nccl_device *out)
 {
@@ -164,11 +186,6 @@ void smd_nccl_device_read(const char *sys, const struct smd_interface *interface
 		snprintf(out->pci_path, sizeof(out->pci_path), "%s", real);
 	}
 	free(real);
-	snprintf(path, sizeof(path), "%s/class/net/%s/speed", sys, out->name);
-	out->speed = read_number(path, 0);
-	if (out->speed <= 0) {
-		out->speed = SPEED_DEFAULT;
-	}
 	snprintf(path, sizeof(path), "%s/class/net/%s/device/vendor", sys, out->name);
 	out->vendor = (unsigned)read_number(path, 0);
 	if (hcas) {
@@ -176,6 +193,7 @@ void smd_nccl_device_read(const char *sys, const struct smd_interface *interface
 		guid = *out->rdma_name ? read_guid(sys, out->rdma_name) : 0;
 	}
 	out->guid = guid ? guid : (uint64_t)number;
+	out->speed = read_speed(sys, out);
 }
 
 void smd_nccl_devices_of_hcas(const char *sys, const struct ifaddrs *list, const char *hcas,
