@@ -9,7 +9,9 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/remote_greeting.h"
 
-#define AT_ONCE 8 /* of a process: cards make queue pairs one after the other */
+/* Of a context, as cards make queue pairs one after the other. Not of a process, whose contexts have
+ * threads of their own: none could take a turn back from another's server that is silent. */
+#define AT_ONCE 8
 #define WAIT_MS 4 /* at least; as much again at random, so that processes do not keep step */
 /* After that a server that has not said PAIR keeps nobody waiting: it is silent, or has many others
  * before this one. */

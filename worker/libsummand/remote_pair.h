@@ -13,7 +13,7 @@
 const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote *remote);
 
 /*
- * Before it connects: whether it may now, or has to wait for others of this process, and is tried
+ * Before it connects: whether it may now, or has to wait for others of its context, and is tried
  * again by itself. Until smd_remote_pair_end() it makes others wait, but two seconds at most for a
  * server that says nothing.
  */
