@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/types.h>
 
 #include "tests/unit/rdma/peer.h"
 
@@ -168,6 +169,47 @@ static void a_queue_that_grows_slowly_has_others_beside_it(void **state)
 	}
 }
 
+/* ---- whom queues wake ---- */
+
+static pid_t others; /* so many processes after this one */
+
+pid_t __real_getpid(void);
+pid_t __wrap_getpid(void);
+
+pid_t __wrap_getpid(void)
+{
+	return __real_getpid() + others;
+}
+
+/* Of a queue that is made for one lane. */
+static unsigned vector_of_queue(struct link *link)
+{
+	struct peer peer;
+
+	script.vectors = 0;
+	peer_open(&peer, link);
+	peer_close(&peer, link);
+	assert_int_equal(__builtin_popcount(script.vectors), 1);
+	return (unsigned)__builtin_ctz(script.vectors);
+}
+
+/* Each queue of a process wakes the next processor. Those that are started together have made as many
+ * queues each, and would all wake the same one if they did not begin elsewhere. */
+static void queues_wake_others_in_other_processes(void **state)
+{
+	struct link *link = *state;
+	unsigned last = vector_of_queue(link);
+
+	for (others = 0; others < SCRIPT_VECTORS; others++) {
+		unsigned next = (last + 1) % SCRIPT_VECTORS; /* where this process is now */
+		unsigned vector = vector_of_queue(link);
+
+		assert_int_equal(vector, (next + (unsigned)others) % SCRIPT_VECTORS);
+		last = next;
+	}
+	others = 0;
+}
+
 static void assert_told(struct link *link, int err, const char *says)
 {
 	struct peer peer;
@@ -231,6 +273,7 @@ int main(void)
 		STAGE(a_smaller_queue_will_do),
 		STAGE(a_queue_that_cannot_grow_has_others_beside_it),
 		STAGE(a_queue_that_grows_slowly_has_others_beside_it),
+		STAGE(queues_wake_others_in_other_processes),
 		STAGE(a_lane_for_which_there_is_no_room_is_told_so),
 		STAGE(a_card_without_immediate_data_is_told_so),
 		STAGE(lanes_have_numbers_of_their_own),
