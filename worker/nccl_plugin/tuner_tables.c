@@ -5,11 +5,21 @@
 #include "worker/nccl_plugin/abi/version.h"
 #include "worker/nccl_plugin/plugin.h"
 
-static int init_v2(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
+static int begin(size_t nranks, size_t nnodes, bool costs, nccl_logger *log, void **ctx)
 {
 	*ctx = smd_tuner_open(nranks, nnodes,
-		smd_plugin_begin(log) == NCCL_SUCCESS ? smd_plugin_servers() : 0);
+		smd_plugin_begin(log) == NCCL_SUCCESS ? smd_plugin_servers() : 0, costs);
 	return NCCL_SUCCESS;
+}
+
+static int init_v2(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
+{
+	return begin(nranks, nnodes, false, log, ctx);
+}
+
+static int init_v4(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
+{
+	return begin(nranks, nnodes, true, log, ctx);
 }
 
 /* NCCL 2.22 and 2.23 take v3. One that shows no version, as it is part of a program, is taken
@@ -21,7 +31,7 @@ static int init_v3(size_t nranks, size_t nnodes, nccl_logger *log, void **ctx)
 	if (version == 0 || version >= SMD_NCCL_UNHEARD_FROM) {
 		smd_loss_is_unheard();
 	}
-	return init_v2(nranks, nnodes, log, ctx);
+	return init_v4(nranks, nnodes, log, ctx);
 }
 
 static int init_v5(void **ctx, uint64_t comm_id, size_t nranks, size_t nnodes, nccl_logger *log,
@@ -30,7 +40,7 @@ static int init_v5(void **ctx, uint64_t comm_id, size_t nranks, size_t nnodes, n
 	(void)comm_id;
 	(void)domain;
 	(void)constants;
-	return init_v2(nranks, nnodes, log, ctx);
+	return init_v4(nranks, nnodes, log, ctx);
 }
 
 static int choose_v2(void *ctx, int function, size_t bytes, int collnet_support, int nvls_support,
@@ -69,5 +79,5 @@ static int destroy(void *ctx)
 
 const struct nccl_tuner_v2 ncclTunerPlugin_v2 = {SMD_NCCL_NAME, init_v2, choose_v2, destroy};
 const struct nccl_tuner_v3 ncclTunerPlugin_v3 = {SMD_NCCL_NAME, init_v3, choose_v3, destroy};
-const struct nccl_tuner_v4 ncclTunerPlugin_v4 = {SMD_NCCL_NAME, init_v2, choose_v4, destroy};
+const struct nccl_tuner_v4 ncclTunerPlugin_v4 = {SMD_NCCL_NAME, init_v4, choose_v4, destroy};
 const struct nccl_tuner_v5 ncclTunerPlugin_v5 = {SMD_NCCL_NAME, init_v5, choose_v4, destroy};

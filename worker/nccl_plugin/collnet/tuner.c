@@ -14,6 +14,7 @@
 #define SERVERS_US     100.0        /* an all-reduce through servers, beyond its bytes */
 #define MIN_BYTES_LESS (1ull << 20) /* where NCCL shows no costs */
 #define LL_MAX_BYTES   65536        /* near where NCCL leaves LL in its model of a tree */
+#define RING_BYTES     (256u << 10) /* a node: from so many on NCCL leaves a tree for a ring */
 
 struct smd_tuner {
 	bool told;          /* SUMMAND_NCCL_MIN_BYTES is set, */
@@ -21,6 +22,7 @@ struct smd_tuner {
 	double nranks;
 	double nnodes;
 	double links; /* of a node's speed, that the servers have together */
+	bool costs;   /* whether NCCL shows them */
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -28,7 +30,7 @@ static const enum nccl_algorithm through_collnet[] = {
 	NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char told[256];
+static char told[320];
 
 static bool is_news(const char *line)
 {
@@ -59,10 +61,63 @@ static bool can_win(const struct smd_tuner *tuner)
 	return tuner->nnodes > 2 && crossings(tuner) < ring_crossings(tuner);
 }
 
+static bool use_servers(const struct smd_tuner *tuner, size_t bytes)
+{
+	return bytes >= tuner->min_bytes && (tuner->told || can_win(tuner));
+}
+
+/* ---- NCCL 2.21, to which an algorithm must be named, as it shows no costs ---- */
+
+/* It would follow a tuner even against these. */
+static bool user_has_chosen(void)
+{
+	return getenv("NCCL_ALGO") || getenv("NCCL_PROTO");
+}
+
+/* Where a node has several GPUs, NCCL may have better ways inside of it. */
+static bool names_all(const struct smd_tuner *tuner)
+{
+	return tuner->nranks == tuner->nnodes;
+}
+
+static size_t ring_min_bytes(const struct smd_tuner *tuner)
+{
+	return (size_t)tuner->nnodes * RING_BYTES;
+}
+
+static void describe_names(const struct smd_tuner *tuner, char *line, size_t size)
+{
+	if (user_has_chosen()) {
+		snprintf(line, size,
+			"tuner: every choice is NCCL's: NCCL_ALGO or NCCL_PROTO is set");
+	} else if (use_servers(tuner, SIZE_MAX)) {
+		snprintf(line, size,
+			"tuner: CollNet for all-reduce from %llu bytes up%s; the rest is NCCL's",
+			(unsigned long long)tuner->min_bytes,
+			names_all(tuner) ? ", and not below, where it is tree or ring"
+					 : "; below NCCL chooses, and may take it too");
+	} else if (names_all(tuner)) {
+		snprintf(line, size,
+			"tuner: tree for all-reduce, ring from %zu bytes up: servers of %.3g links "
+			"cannot be faster for %.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all "
+			"the same; the rest is NCCL's",
+			ring_min_bytes(tuner), tuner->links, tuner->nnodes);
+	} else {
+		snprintf(line, size,
+			"tuner: every choice is NCCL's, and may be CollNet, though servers of %.3g "
+			"links cannot be faster for %.0f nodes",
+			tuner->links, tuner->nnodes);
+	}
+}
+
+/* ---- what it says ---- */
+
 static void describe(const struct smd_tuner *tuner, char *line, size_t size)
 {
 	if (!tuner) {
 		snprintf(line, size, "tuner: every choice is NCCL's");
+	} else if (!tuner->costs) {
+		describe_names(tuner, line, size);
 	} else if (tuner->told) {
 		snprintf(line, size,
 			"tuner: CollNet for all-reduce from %llu bytes up, and not below; the rest "
@@ -112,7 +167,7 @@ static const char *variable(const char *name)
 	return text && *text ? text : NULL;
 }
 
-struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers)
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers, bool costs)
 {
 	const char *size = variable(SMD_TUNER_MIN_BYTES), *links = variable(SMD_TUNER_LINKS);
 	struct smd_tuner *tuner = nservers && nnodes > 1 ? malloc(sizeof(*tuner)) : NULL;
@@ -122,7 +177,8 @@ struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers
 	if (tuner) {
 		*tuner = (struct smd_tuner){.min_bytes = MIN_BYTES_LESS,
 			.nranks = (double)nranks,
-			.nnodes = (double)nnodes};
+			.nnodes = (double)nnodes,
+			.costs = costs};
 		bad_size = size && smd_parse_size(size, &tuner->min_bytes);
 		tuner->told = size && !bad_size;
 		bad_links = links && smd_parse_share(links, &share);
@@ -256,22 +312,20 @@ void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, 
 }
 
 /*
- * NCCL 2.21 takes an answer as it is, even against NCCL_ALGO and NCCL_PROTO; it does not say
- * whether there are the switches that CollNetDirect needs, nor what anything costs.
+ * NCCL 2.21 takes an answer as it is; it does not say whether there are the switches that
+ * CollNetDirect needs. Left alone it may take a chain for what is not for servers.
  */
 void smd_tuner_name(
 	const struct smd_tuner *tuner, int function, size_t bytes, int *algorithm, int *protocol)
 {
-	if (!tuner || function != NCCL_FUNC_ALLREDUCE || getenv("NCCL_ALGO") ||
-		getenv("NCCL_PROTO")) {
+	if (!tuner || function != NCCL_FUNC_ALLREDUCE || user_has_chosen()) {
 		return;
 	}
-	if (bytes >= tuner->min_bytes && (tuner->told || can_win(tuner))) {
+	if (use_servers(tuner, bytes)) {
 		*algorithm = NCCL_ALGO_COLLNET_CHAIN;
 		*protocol = NCCL_PROTO_SIMPLE;
-	} else if (tuner->nranks ==
-		   tuner->nnodes) { /* else there may be better ways inside of nodes */
-		*algorithm = NCCL_ALGO_TREE;
+	} else if (names_all(tuner)) {
+		*algorithm = bytes >= ring_min_bytes(tuner) ? NCCL_ALGO_RING : NCCL_ALGO_TREE;
 		*protocol = bytes <= LL_MAX_BYTES ? NCCL_PROTO_LL : NCCL_PROTO_SIMPLE;
 	}
 }

@@ -16,6 +16,7 @@
 #ifndef SMD_NCCL_PLUGIN_COLLNET_TUNER_H
 #define SMD_NCCL_PLUGIN_COLLNET_TUNER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct smd_tuner;
@@ -28,8 +29,11 @@ struct smd_tuner;
  */
 #define SMD_TUNER_LINKS "SUMMAND_NCCL_SERVER_LINKS"
 
-/* nservers 0: the plugin takes no part. Says what it does, once, and again when that has changed. */
-struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers);
+/*
+ * nservers 0: the plugin takes no part. costs: NCCL shows them, as all do but 2.21. Says what it
+ * does, once, and again when that has changed.
+ */
+struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers, bool costs);
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*
@@ -39,7 +43,11 @@ void smd_tuner_close(struct smd_tuner *tuner);
 void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols);
 
-/* The same for NCCL 2.21, which shows no costs, where it has CollNet: names what it is to use. */
+/*
+ * The same for NCCL 2.21, which shows no costs, where it has CollNet: names what it is to use.
+ * Where each node has one GPU that is a tree or a ring for what does not go through servers; where
+ * nodes have several, NCCL chooses, and may choose CollNet.
+ */
 void smd_tuner_name(
 	const struct smd_tuner *tuner, int function, size_t bytes, int *algorithm, int *protocol);
 
