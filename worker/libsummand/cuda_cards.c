@@ -77,17 +77,19 @@ static int cuda_check_card(CUdevice handle, bool *flushes, struct smd_error *err
 	return ret;
 }
 
-static int cuda_check_all(struct smd_error *error)
+static int cuda_check_all(bool *flushes, struct smd_error *error)
 {
 	int devices = 0;
 	int ret = CUDA(error, cuDeviceGetCount, &devices);
 
+	*flushes = false;
 	for (int i = 0; ret == 0 && i < devices; i++) {
 		CUdevice handle;
-		bool flushes;
+		bool its = false;
 
 		ret = CUDA(error, cuDeviceGet, &handle, i);
-		ret = ret ? ret : cuda_check_card(handle, &flushes, error);
+		ret = ret ? ret : cuda_check_card(handle, &its, error);
+		*flushes |= its;
 	}
 	if (ret == 0 && devices == 0) {
 		return cuda_refuse(error, "there is no CUDA device");
@@ -95,7 +97,7 @@ static int cuda_check_all(struct smd_error *error)
 	return ret;
 }
 
-int smd_cuda_check_cards(struct smd_error *error)
+int smd_cuda_check_cards(bool *flushes, struct smd_error *error)
 {
 	CUstreamCaptureMode mode;
 	int ret;
@@ -104,7 +106,7 @@ int smd_cuda_check_cards(struct smd_error *error)
 		return cuda_refuse(error, "the CUDA driver is older than 11.7");
 	}
 	mode = smd_cuda_relax();
-	ret = cuda_check_all(error);
+	ret = cuda_check_all(flushes, error);
 	smd_cuda_restore(mode);
 	return ret;
 }
@@ -236,14 +238,17 @@ int smd_cuda_flush(struct smd_device *device, struct smd_error *error)
 	return 0; /* nothing was exported */
 }
 
-int smd_cuda_check_cards(struct smd_error *error)
+int smd_cuda_check_cards(bool *flushes, struct smd_error *error)
 {
+	*flushes = false;
 	return smd_error_set(error, ENOTSUP, "this build used CUDA headers older than 11.7");
 }
 
 int smd_cuda_flush_current(struct smd_error *error)
 {
-	return smd_cuda_check_cards(error);
+	bool flushes;
+
+	return smd_cuda_check_cards(&flushes, error);
 }
 
 #endif

@@ -80,7 +80,7 @@ int smd_cuda_export(struct smd_device *device, const void *pointer, struct smd_d
 	struct smd_error *error);
 uint64_t smd_cuda_identify(struct smd_device *device, const void *pointer);
 int smd_cuda_flush(struct smd_device *device, struct smd_error *error);
-int smd_cuda_check_cards(struct smd_error *error);
+int smd_cuda_check_cards(bool *flushes, struct smd_error *error);
 int smd_cuda_flush_current(struct smd_error *error);
 
 #endif

@@ -118,8 +118,9 @@ struct smd_device_ops {
 	int (*flush)(struct smd_device *device, struct smd_error *error);
 
 	/* For who brings dma-bufs of his own: whether network cards can have memory of all devices,
-	 * and what they write there can be made seen. 0 or -errno. On any thread. */
-	int (*check_cards)(struct smd_error *error);
+	 * and what they write there can be made seen. 0 or -errno; *flushes: of some it must be
+	 * asked for. On any thread. */
+	int (*check_cards)(bool *flushes, struct smd_error *error);
 	/* What they have written is seen by whatever the device of the calling thread's context
 	 * does from now on. */
 	int (*flush_current)(struct smd_error *error);

@@ -109,7 +109,7 @@ static void set_environment(void)
 	setenv("SUMMAND_SYSFS", sysfs, 1);
 	setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
 	setenv("NCCL_COLLNET_ENABLE", "1", 1);
-	setenv("SUMMAND_NCCL_GDR", "1", 1);
+	setenv("SUMMAND_NCCL_GDR", "flush", 1);
 	setenv("SUMMAND_TRANSPORT", "rdma", 1);
 	setenv("SUMMAND_CONNECT_TIMEOUT", "20", 1);
 	setenv("SUMMAND_REDUCTION_SERVERS", pool.list, 1);

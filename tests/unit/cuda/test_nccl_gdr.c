@@ -56,6 +56,27 @@ static void every_condition_must_hold(void **state)
 	assert_refused(&card, "the CUDA device or its kernel module has no dma-buf");
 	gpu_set(SMD_FAKE_FLUSH, 0);
 	assert_refused(&card, "the CUDA device does not say when it sees what cards write");
+	setenv("SUMMAND_NCCL_GDR", "1", 1);
+	assert_refused(&card,
+		"the GPU sees what cards write only when its driver is asked, which may "
+		"wait for kernels that wait for it; SUMMAND_NCCL_GDR=flush asks");
+}
+
+/* As Hopper and later: NCCL may ask for a flush there, and the driver is not. */
+static void a_gpu_that_sees_at_once_is_not_flushed(void **state)
+{
+	struct smd_error error = {""};
+
+	(void)state;
+	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
+	setenv("SUMMAND_NCCL_GDR", "1", 1);
+	assert_int_equal(smd_gdr_check(&card, 1, &error), 0);
+	gpu_fail("cuCtxGetDevice", 1, CUDA_ERROR_INVALID_CONTEXT);
+	assert_int_equal(smd_gdr_flush(), NCCL_SUCCESS);
+	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
+	setenv("SUMMAND_NCCL_GDR", "flush", 1);
+	assert_int_equal(smd_gdr_check(&card, 1, &error), 0);
+	assert_int_equal(smd_gdr_flush(), NCCL_SYSTEM_ERROR);
 }
 
 /* One card that cannot is enough. */
@@ -139,6 +160,7 @@ int main(int argc, char **argv)
 	const struct CMUnitTest tests[] = {
 		MACHINE_TEST(every_condition_must_hold),
 		MACHINE_TEST(all_devices_must_have_such_a_card),
+		MACHINE_TEST(a_gpu_that_sees_at_once_is_not_flushed),
 		MACHINE_TEST(every_version_shows_it_alike),
 		MACHINE_TEST(versions_share_one_registration),
 	};

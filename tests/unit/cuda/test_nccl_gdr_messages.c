@@ -164,16 +164,19 @@ static void nothing_is_flushed_that_need_not_be(void **state)
 {
 	unsigned before = gpu_flushes();
 	struct smd_error error = {""};
+	bool flushes;
 
 	(void)state;
 	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER);
 	messages_of_every_size(true, true);
 	assert_int_equal(gpu_flushes(), before + 9); /* it was asked before the first message */
-	assert_int_equal(smd_device_ops()->check_cards(&error), 0);
+	assert_int_equal(smd_device_ops()->check_cards(&flushes, &error), 0);
+	assert_false(flushes);
 	messages_of_every_size(true, true);
 	assert_int_equal(gpu_flushes(), before + 9);
 	gpu_set(SMD_FAKE_ORDERING, CU_GPU_DIRECT_RDMA_WRITES_ORDERING_NONE);
-	assert_int_equal(smd_device_ops()->check_cards(&error), 0);
+	assert_int_equal(smd_device_ops()->check_cards(&flushes, &error), 0);
+	assert_true(flushes);
 }
 
 /* Another thread of the program may capture one meanwhile, by the strictest rules. */

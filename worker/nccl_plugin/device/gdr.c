@@ -2,6 +2,7 @@
 #include "worker/nccl_plugin/device/gdr.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +11,21 @@
 #include "worker/libsummand/device.h"
 #include "worker/nccl_plugin/abi/log.h"
 
-static int check_wanted(struct smd_error *error)
+/* Some GPU does not see what cards write until its driver is asked. */
+static bool flushes;
+
+static bool is_wanted(const char *how)
 {
 	const char *wanted = getenv("SUMMAND_NCCL_GDR");
 
-	if (!wanted || strcmp(wanted, "1") != 0) {
-		return smd_error_set(error, ENOTSUP, "SUMMAND_NCCL_GDR is not 1");
-	}
-	return 0;
+	return wanted && strcmp(wanted, how) == 0;
+}
+
+static int check_wanted(struct smd_error *error)
+{
+	return is_wanted("1") || is_wanted("flush")
+		       ? 0
+		       : smd_error_set(error, ENOTSUP, "SUMMAND_NCCL_GDR is not 1");
 }
 
 /* With "auto" a lane may share memory or become TCP's, both of which copy. */
@@ -53,13 +61,26 @@ static int check_card(const struct smd_nccl_device *device, struct smd_error *er
 		   : 0;
 }
 
+/* NCCL asks for a flush on its progress thread, for which kernels wait, and the driver may wait for
+ * these: then both would for ever. */
+static int check_flush(struct smd_error *error)
+{
+	if (flushes && !is_wanted("flush")) {
+		return smd_error_set(error, ENOTSUP,
+			"the GPU sees what cards write only when its driver is asked, which may "
+			"wait for kernels that wait for it; SUMMAND_NCCL_GDR=flush asks");
+	}
+	return 0;
+}
+
 static int check_gpus(struct smd_error *error)
 {
 	const struct smd_device_ops *gpus = smd_device_ops();
+	int ret = gpus ? gpus->check_cards(&flushes, error)
+		       : smd_error_set(error, ENODEV,
+				 "there is no CUDA driver, or it was built without CUDA's headers");
 
-	return gpus ? gpus->check_cards(error)
-		    : smd_error_set(error, ENODEV,
-			      "there is no CUDA driver, or it was built without CUDA's headers");
+	return ret ? ret : check_flush(error);
 }
 
 int smd_gdr_check(const struct smd_nccl_device *devices, int ndevices, struct smd_error *error)
@@ -77,7 +98,7 @@ int smd_gdr_flush(void)
 {
 	struct smd_error error = {""};
 
-	if (smd_device_ops()->flush_current(&error)) {
+	if (flushes && smd_device_ops()->flush_current(&error)) {
 		smd_nccl_log_warn("GPU memory: what has come cannot be made seen: %s", error.text);
 		return NCCL_SYSTEM_ERROR;
 	}

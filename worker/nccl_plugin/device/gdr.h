@@ -15,7 +15,7 @@
 int smd_gdr_check(const struct smd_nccl_device *devices, int ndevices, struct smd_error *error);
 
 /* What cards have written is seen by the GPU whose context the calling thread has: a result of
- * NCCL's. */
+ * NCCL's. No call of the driver where all GPUs see it by themselves. */
 int smd_gdr_flush(void);
 
 #endif
