@@ -12,6 +12,7 @@ static const struct {
 	{"versions", every_version},
 	{"operations", every_operation},
 	{"bounce", bounce_buffer},
+	{"whole", whole_buffer},
 	{"loops", several_loops},
 	{"several", several_communicators},
 	{"many", many_communicators},

@@ -296,7 +296,7 @@ void proxy_verify(const struct proxy *proxy, const struct proxy_op *op)
 		smd_op_name(op->op), op->slot);
 	CHECK_EQUAL(
 		pattern_wrong(got, op->dtype, op->op, 0, op->count, proxy->nranks, op->seed), 0);
-	for (size_t i = bytes; i < proxy->shape.slot_bytes && i < bytes + 4096; i++) {
+	for (size_t i = bytes; i < proxy->shape.slot_bytes && i < bytes + PROXY_TAIL_BYTES; i++) {
 		CHECK_EQUAL(got[i], UNTOUCHED);
 	}
 }

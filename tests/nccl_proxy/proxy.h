@@ -15,6 +15,8 @@
 #include "tests/nccl_proxy/collnet.h"
 #include "tests/nccl_proxy/fleet.h"
 
+#define PROXY_TAIL_BYTES 4096 /* so much behind a result is looked at */
+
 enum proxy_side { PROXY_SEND, PROXY_RECEIVE };
 
 struct proxy_shape {

@@ -11,6 +11,7 @@
 bool every_version(void);
 bool every_operation(void);
 bool bounce_buffer(void);
+bool whole_buffer(void);
 bool several_loops(void);
 bool several_communicators(void);
 bool many_communicators(void);

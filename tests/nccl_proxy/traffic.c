@@ -215,6 +215,33 @@ bool bounce_buffer(void)
 	       servers_run((struct fleet){.nnodes = 3, .seconds = 40, .body = fill_window}, 2);
 }
 
+/* ---- the largest operation: NCCL gives a registered buffer whole, up to 1 GiB ---- */
+
+#define WHOLE_BYTES ((size_t)1 << 30)
+
+static void choose_whole(const struct stream *stream, unsigned index, struct proxy_op *op)
+{
+	op->dtype = NCCL_FLOAT32;
+	op->op = NCCL_SUM;
+	op->count = WHOLE_BYTES / smd_dtype_bytes(op->dtype);
+	op->in_place = true; /* the half for what is sent is not touched, and takes no memory */
+	(void)stream;
+	(void)index;
+}
+
+static void use_whole_buffer(struct fleet_node *node)
+{
+	play(node, COLLNET_NEWEST,
+		(struct proxy_shape){.slots = 1, .slot_bytes = WHOLE_BYTES + PROXY_TAIL_BYTES}, 1,
+		choose_whole);
+}
+
+bool whole_buffer(void)
+{
+	return servers_run(
+		(struct fleet){.nnodes = 2, .seconds = 120, .body = use_whole_buffer}, 2);
+}
+
 /* ---- several loops ---- */
 
 /* Nodes that would have other numbers of them have the least; large operations and small ones go by several at once. */
