@@ -423,7 +423,7 @@ static bool comm_is_in_vain(
 	       comm->busy_slots == 0;
 }
 
-static void comm_refuse_in_vain(struct smd_server_comm *comm, unsigned rank)
+static void comm_refuse_in_vain(struct smd_server_comm *comm, unsigned rank, const char *text)
 {
 	struct smd_server_comm *other;
 	struct smd_server_comm *next;
@@ -432,7 +432,7 @@ static void comm_refuse_in_vain(struct smd_server_comm *comm, unsigned rank)
 		next = TAILQ_NEXT(other, link);
 		if (other != comm && comm_is_in_vain(other, comm, rank) &&
 			other->job == comm->job && strcmp(other->group, comm->group) == 0) {
-			comm_tell_abort(other, NULL, ENOENT, "a rank has left");
+			comm_tell_abort(other, NULL, ECONNRESET, text);
 			smd_server_comm_abandon(other);
 		}
 	}
@@ -452,7 +452,7 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 	comm->retires |= retires;
 	comm->deserted |= !retires;
 	if (!retires) { /* the first table's streams may be those of servers that are lost */
-		comm_refuse_in_vain(comm, member->rank);
+		comm_refuse_in_vain(comm, member->rank, text);
 	}
 	if (why && comm->attached) {
 		smd_server_comm_abort(comm, (int)why->err, why->text);

@@ -250,7 +250,7 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 			join->nranks, member->rank);
 	}
 	if (join->id && join_is_in_vain(comms, job, join)) {
-		return smd_error_set(error, ENOENT, "group %s: a rank has left", name);
+		return smd_error_set(error, ECONNRESET, "group %s: a rank has left", name);
 	}
 	ret = join_may_keep_lane(comms, name, member, error);
 	if (ret) {

@@ -523,6 +523,63 @@ static void ranks_of_two_attempts_are_no_group(void **state)
 	join_with_attempts(7, 0, -ESTALE);
 }
 
+/* ---- a rank leaves while ranks begin with another table ---- */
+
+enum { FIRST = 1, NEXT = 2 };
+
+static void join_next(struct raw *raw, unsigned rank, bool optional)
+{
+	struct smd_join join = {.nranks = 2, .group = "next", .id = 5};
+	uint8_t payload[SMD_CONTROL_MAX];
+
+	raw_send(raw,
+		(struct smd_frame){.kind = SMD_FRAME_JOIN,
+			.comm = NEXT,
+			.rank = (uint16_t)rank,
+			.window = optional},
+		payload, smd_join_encode(&join, payload));
+}
+
+/* Its streams, whether all have joined them or not, end as the group does that somebody has left.
+ */
+static void who_begins_with_another_table_hears_who_left(void **state)
+{
+	(void)state;
+	for (unsigned joined = 1; joined <= 2; joined++) {
+		struct smd_abort abort;
+		struct raw raws[2];
+		struct pool pool;
+
+		pool_start(&pool, "tcp", 1, NULL);
+		for (unsigned r = 0; r < 2; r++) {
+			raw_open(&raws[r], &pool, 0);
+			raw_greet(&raws[r], r ? "other" : "worker");
+			raw_join(&raws[r], FIRST, "next", 2, r);
+		}
+		for (unsigned r = 0; r < 2; r++) {
+			raw_expect(&raws[r], SMD_FRAME_JOINED);
+		}
+		for (unsigned r = 0; r < joined; r++) {
+			join_next(&raws[r], r, joined == 2);
+		}
+		for (unsigned r = 0; joined == 2 && r < 2; r++) {
+			raw_expect(&raws[r], SMD_FRAME_JOINED);
+		}
+		raw_send(&raws[0], (struct smd_frame){.kind = SMD_FRAME_PING}, NULL, 0);
+		raw_expect(&raws[0], SMD_FRAME_PONG); /* so it has joined by now */
+		raw_leave(&raws[1], FIRST, 1);
+		raw_expect_text(&raws[0], SMD_FRAME_ABORT, "rank 1 (other) left");
+		assert_int_equal(raws[0].frame.comm, NEXT);
+		assert_int_equal(
+			smd_abort_decode(raws[0].payload, raws[0].frame.length, &abort, NULL), 0);
+		assert_int_equal(abort.err, ECONNRESET);
+		for (unsigned r = 0; r < 2; r++) {
+			raw_close(&raws[r]);
+		}
+		pool_stop(&pool);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -538,6 +595,7 @@ int main(void)
 		cmocka_unit_test(a_rank_that_comes_twice_ends_a_group_that_forms),
 		cmocka_unit_test(a_complete_group_without_a_job_is_warned),
 		cmocka_unit_test(ranks_of_two_attempts_are_no_group),
+		cmocka_unit_test(who_begins_with_another_table_hears_who_left),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
