@@ -423,7 +423,8 @@ static bool comm_is_in_vain(
 	       comm->busy_slots == 0;
 }
 
-static void comm_refuse_in_vain(struct smd_server_comm *comm, unsigned rank, const char *text)
+static void comm_refuse_in_vain(
+	struct smd_server_comm *comm, unsigned rank, int err, const char *text)
 {
 	struct smd_server_comm *other;
 	struct smd_server_comm *next;
@@ -432,7 +433,7 @@ static void comm_refuse_in_vain(struct smd_server_comm *comm, unsigned rank, con
 		next = TAILQ_NEXT(other, link);
 		if (other != comm && comm_is_in_vain(other, comm, rank) &&
 			other->job == comm->job && strcmp(other->group, comm->group) == 0) {
-			comm_tell_abort(other, NULL, ECONNRESET, text);
+			comm_tell_abort(other, NULL, err, text);
 			smd_server_comm_abandon(other);
 		}
 	}
@@ -442,17 +443,20 @@ void smd_server_comm_leave(struct smd_member *member, const struct smd_abort *wh
 {
 	struct smd_server_comm *comm = member->comm;
 	char text[SMD_ERROR_TEXT_MAX];
+	char left[SMD_ERROR_TEXT_MAX];
 
 	if (!comm) {
 		return;
 	}
-	snprintf(text, sizeof(text), "group %s: rank %u (%s) left in the middle of an operation",
-		comm->name, member->rank, smd_peer_replica(member));
+	snprintf(left, sizeof(left), "group %s: rank %u (%s) left", comm->name, member->rank,
+		smd_peer_replica(member));
+	snprintf(text, sizeof(text), "%.480s in the middle of an operation", left);
 	comm_detach(member);
 	comm->retires |= retires;
 	comm->deserted |= !retires;
 	if (!retires) { /* the first table's streams may be those of servers that are lost */
-		comm_refuse_in_vain(comm, member->rank, text);
+		comm_refuse_in_vain(comm, member->rank, why ? (int)why->err : ECONNRESET,
+			why ? why->text : left);
 	}
 	if (why && comm->attached) {
 		smd_server_comm_abort(comm, (int)why->err, why->text);

@@ -62,7 +62,9 @@ const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, 
 	uint64_t living, unsigned window, uint64_t limit_ns)
 {
 	uint64_t now = virtual_now_ns();
+	uint64_t end_ns;
 	bool mended = true;
+	bool there = true;
 
 	if (aftermath->last) {
 		return NULL;
@@ -72,16 +74,18 @@ const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, 
 	}
 	note_tables(aftermath, comms, ncomms);
 	for (unsigned i = 0; i < ncomms && mended; i++) {
-		mended = has_all(comms[i], living) && has_windows(comms[i], window);
+		there = has_all(comms[i], living);
+		mended = there && has_windows(comms[i], window);
+	}
+	end_ns = aftermath->since_ns + limit_ns;
+	if (there && end_ns < aftermath->table_ns + TABLE_NS) {
+		end_ns = aftermath->table_ns + TABLE_NS;
 	}
 	if (mended) {
 		aftermath->last = aftermath->decided + MORE;
 		aftermath->took_ns = now - aftermath->since_ns;
 	}
-	return mended || now < aftermath->since_ns + limit_ns ||
-			       now < aftermath->table_ns + TABLE_NS
-		       ? NULL
-		       : sentence;
+	return mended || now < end_ns ? NULL : sentence;
 }
 
 void aftermath_poll(smd_comm *comm)

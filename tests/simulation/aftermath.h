@@ -20,7 +20,7 @@ struct aftermath {
 
 /* Rank 0, when no operation is in flight, and no fault is left to come, before that operation.
  * `living`: the servers that are there, by number. NULL, or what has not become so within
- * `limit_ns`, and long after the last table, to whose streams windows give way. */
+ * `limit_ns`; of windows, long after the last table, to whose streams they give way. */
 const char *aftermath_look(struct aftermath *aftermath, smd_comm *const *comms, unsigned ncomms,
 	uint64_t living, unsigned window, uint64_t limit_ns);
 

@@ -74,6 +74,15 @@ static bool some_server_stays(void)
 	return false;
 }
 
+/* Some ranks may take it for the end, and others not. */
+static bool may_be_misjudged(const struct planned_fault *fault)
+{
+	uint64_t limit_ns = world.plan.heartbeat_ms * 1000000ull;
+
+	return fault->kind == SERVER_STOPPED && fault->for_ns > limit_ns / 2 &&
+	       fault->for_ns < 2 * limit_ns;
+}
+
 static void note_harm(const struct planned_fault *fault)
 {
 	if (fault->kind != RANK_KILLED) {
@@ -87,7 +96,8 @@ static void note_harm(const struct planned_fault *fault)
 	 */
 	world.may_be_cut |= world.nconnected < world.plan.nranks &&
 			    fault->operation == OTHERS_WAIT &&
-			    (fault->kind == RANK_KILLED || fault->kind == LANES_CUT);
+			    (fault->kind == RANK_KILLED || fault->kind == LANES_CUT ||
+				    may_be_misjudged(fault));
 	world.may_fail |= fault->kind == RANK_KILLED || world.may_be_cut;
 	liveness_disturbed(fault);
 }

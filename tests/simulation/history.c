@@ -402,9 +402,15 @@ static void *run_rank(void *arg)
 
 /* ---- the whole ---- */
 
-/* Where servers are only drained, nobody is warned of one. */
+/* Where servers are only drained, nobody is warned of one, but who has not heard yet that others have left: one ends when they
+ * have. */
 static bool only_drains(void)
 {
+	for (int r = 0; r < world.plan.nranks; r++) {
+		if (world.ranks[r].over) {
+			return false;
+		}
+	}
 	for (unsigned i = 0; i < world.plan.nfaults; i++) {
 		if (world.plan.faults[i].kind != SERVER_DRAINED ||
 			world.plan.faults[i].operation < 0) {

@@ -32,6 +32,10 @@ static void context_take_back(struct smd_context *context, struct smd_remote *re
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
 		if (context->comms[i]) {
 			context->comms[i]->ops->on_lane_back(context->comms[i], remote);
+		}
+	}
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) { /* may begin another table, on this lane too */
+		if (context->comms[i]) {
 			context->comms[i]->ops->on_returned(context->comms[i]);
 		}
 	}
@@ -112,11 +116,16 @@ void smd_context_wake(struct smd_context *context)
 	}
 }
 
+/* One that goes on, by whichever lanes. */
 static bool context_is_in_group(const struct smd_context *context)
 {
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
-		if (context->comms[i]) {
-			return true;
+		const struct smd_receiver *receiver = context->comms[i];
+
+		for (unsigned r = 0; receiver && r < context->remotes.count; r++) {
+			if (receiver->ops->uses(receiver, context->remotes.each[r])) {
+				return true;
+			}
 		}
 	}
 	return false;
@@ -131,7 +140,8 @@ static void context_on_rests(struct smd_remote_owner *owner, struct smd_remote *
 	if (!context->ready) {
 		context->nwelcomed--;
 		smd_remote_wake(remote);
-	} else if (context_is_in_group(context)) {
+	} else if (context_is_owed(owner, remote) ||
+		   (!context->err && context_is_in_group(context))) {
 		smd_context_wake(context);
 	}
 }

@@ -243,16 +243,28 @@ static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_r
 	return flow->open; /* LEFT */
 }
 
-/* Streams that have been asked for are not left yet, but those of a candidate can be done without, and those that the shard has
- * ended, as a rank has left, it may be gone from. */
+/* A shard has said so of some rank: no operation can follow. */
+static bool comm_has_been_left(const struct smd_comm *comm)
+{
+	for (const struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
+		for (unsigned i = 0; i < epoch->nremotes; i++) {
+			if (epoch->flows[i].over && !epoch->flows[i].gone) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
+/* Streams that have been asked for are not left yet, but those of a candidate can be done without, and all where the others leave,
+ * too. */
 static bool comm_uses(const struct smd_receiver *receiver, const struct smd_remote *remote)
 {
 	const struct smd_epoch *epoch = (const struct smd_epoch *)receiver;
 	const struct smd_flow *flow = smd_epoch_flow(epoch, remote);
 
-	return flow && flow->asked && !flow->over && !flow->dead &&
-	       epoch != epoch->comm->candidate &&
-	       epoch->comm->state != SMD_COMM_FAILED;
+	return flow && flow->asked && !flow->dead && epoch != epoch->comm->candidate &&
+	       epoch->comm->state != SMD_COMM_FAILED && !comm_has_been_left(epoch->comm);
 }
 
 static void comm_on_lane_closed(struct smd_receiver *receiver, struct smd_remote *remote)

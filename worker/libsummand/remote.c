@@ -95,12 +95,15 @@ static unsigned next_transport(const struct smd_config *config, unsigned from)
 }
 
 /* A bit for each thing that may be wrong with this process's own device. The other lanes find the same.
- * 0: with something else, or with a device that was there before. */
+ * 0: with something else, or with a device that lanes were made with before. */
 static unsigned own_lack(const struct smd_config *config, unsigned transport, int err)
 {
+	if (config->had[transport]) {
+		return 0;
+	}
 	switch (err) {
 	case -ENODEV:
-		return config->had[transport] ? 0 : 1u << 0;
+		return 1u << 0;
 	case -EPROTONOSUPPORT: /* none is InfiniBand or RoCE, */
 		return 1u << 1;
 	case -ENETDOWN: /* has a port that is up, */

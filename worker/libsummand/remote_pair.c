@@ -168,7 +168,7 @@ int smd_remote_on_pair(
 	}
 	ret = remote_pair(remote, &pair.offer, error);
 	/* A transport of another version is no reason not to take the next one. */
-	return ret == -EPROTO ? -ENOTSUP : ret;
+	return ret == -EPROTO ? -EHOSTUNREACH : ret;
 }
 
 int smd_remote_settle_for_carrier(struct smd_remote *remote, struct smd_error *error)
@@ -221,7 +221,8 @@ void smd_remotes_tell_mixed(const struct smd_remotes *remotes)
 	for (unsigned i = 0; i < remotes->count; i++) {
 		const struct smd_lane *lane = remotes->each[i]->lane;
 
-		if (!lane || lane->ops->within_host) { /* which is as fast as can be */
+		if (!lane || !remotes->each[i]->welcomed || /* may carry another's making, */
+			lane->ops->within_host) { /* or is as fast as can be */
 			continue;
 		}
 		lanes++;

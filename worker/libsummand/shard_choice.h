@@ -6,7 +6,7 @@
  * alone, on the program's own operations, and kept where these do not take longer; where a server
  * carries much more than when that was settled, all are tried again, and kept where operations take
  * less. A trial that is lost is not repeated soon. Where a link is found that one shard carries on
- * any processor, it is alone at once.
+ * any processor, it is alone at once, and judged with the rates that were found (rate_trial.h).
  *
  * One thread uses it: the owner of the progress engine. Servers are sets of bits, by their numbers.
  * Times are smd_clock_ns().

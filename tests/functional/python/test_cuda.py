@@ -118,6 +118,13 @@ class CudaTest(ProgramTest):
                     # Where one rank's memory is the host's it is the same operation.
                     mixed = tensor if rank else mine
                     results["mixed", rank] = communicator.all_reduce_start(mixed, op).wait().cpu()
+                    out = DeviceTensor(torch.zeros(COUNT))
+                    results["across", rank] = communicator.all_reduce(mine.clone() if rank else DeviceTensor(mine), op, out).cpu()
+                    tensor = DeviceTensor(mine)
+                    request = communicator.all_reduce_start(tensor, op)
+                    while not request.done():
+                        time.sleep(0.001)
+                    results["done", rank] = tensor.cpu()
                     few = DeviceTensor(torch.full((1023,), 1 / 3))
                     self.assertEqual(communicator.all_reduce(few, "max").cpu()[0], torch.tensor(1 / 3))
 

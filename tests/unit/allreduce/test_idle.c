@@ -161,6 +161,7 @@ static void servers_that_stand_still_are_lost(void **state)
 enum { RETURNED = 1 };
 
 struct return_seen {
+	void (*meet)(struct pool_rank *rank);
 	struct pool *pool;
 	pthread_barrier_t all;
 };
@@ -194,32 +195,70 @@ static void meet_a_server_again(struct pool_rank *rank)
 	work_until(rank, "is there and serves again", "2 of 2");
 }
 
+/* Turns the loop of a rank that calls nothing of the group until the server is there for so many. */
+static void call_until_there(struct pool_rank *rank, unsigned ranks)
+{
+	smd_comm *own;
+
+	CHECK(smd_comm_create(rank->context, rank->rank ? "own-1" : "own-0", 1, 0, &own) == 0);
+	while (capture_count("is there again") < ranks) {
+		add_up(own, 1);
+		usleep(1000);
+	}
+	smd_comm_destroy(own);
+}
+
+/* Rank 0, too. Its lanes to the server have rested when it hears that the other reaches it. */
+static void meet_a_server_that_rests(struct pool_rank *rank)
+{
+	struct return_seen *seen = rank->argument;
+
+	if (rank->rank == 0) {
+		pool_end_server(seen->pool, RETURNED, 1);
+	}
+	work_until(rank, "1 of 2 reduction servers go on", NULL);
+	if (rank->rank == 0) {
+		pool_restart_server(seen->pool, RETURNED, &soon[RETURNED]);
+		call_until_there(rank, 1);
+	}
+	pthread_barrier_wait(&seen->all);
+	if (rank->rank == 1) {
+		call_until_there(rank, 2);
+		sleep(IDLE_S + 2);
+	}
+	pthread_barrier_wait(&seen->all);
+	work_until(rank, "of servers that are there again too", "group meet");
+	for (int k = 0; k < 100; k++) { /* and stays */
+		add_up(rank->comm, rank->nranks);
+	}
+}
+
 static void *meet(void *arg)
 {
 	struct pool_rank *rank = arg;
+	struct return_seen *seen = rank->argument;
 
 	CHECK(smd_comm_create(
 		      rank->context, "meet", rank->nranks, rank->rank, &rank->comm) == 0);
-	meet_a_server_again(rank);
+	seen->meet(rank);
 	smd_comm_destroy(rank->comm);
 	return NULL;
 }
 
-static void a_server_that_one_reaches_late_is_kept(void **state)
+static void meet_again(void (*body)(struct pool_rank *rank), const bool polls[RANKS])
 {
-	struct return_seen seen;
+	struct return_seen seen = {.meet = body};
 	struct pool_rank ranks[RANKS];
 	pthread_t threads[RANKS];
 	struct pool pool;
 
-	(void)state;
 	seen.pool = &pool;
 	pthread_barrier_init(&seen.all, NULL, RANKS);
 	pool_start(&pool, "tcp", SERVERS, soon);
 	for (int r = 0; r < RANKS; r++) {
 		ranks[r] = (struct pool_rank){
 			.pool = &pool, .rank = r, .nranks = RANKS, .argument = &seen};
-		if (r == 1) {
+		if (polls[r]) {
 			setenv("SUMMAND_PROGRESS", "poll", 1);
 		}
 		ranks[r].context = pool_context(&pool, r);
@@ -232,6 +271,16 @@ static void a_server_that_one_reaches_late_is_kept(void **state)
 	}
 	pool_stop(&pool);
 	pthread_barrier_destroy(&seen.all);
+}
+
+static void a_server_that_one_reaches_late_is_kept(void **state)
+{
+	(void)state;
+	meet_again(meet_a_server_again, (const bool[]){false, true});
+	capture_end();
+	capture_begin();
+	meet_again(meet_a_server_that_rests, (const bool[]){true, true});
+	assert_int_equal(capture_count("was lost"), RANKS); /* once each, and never again */
 }
 
 /* ---- the server is not the same any more ---- */

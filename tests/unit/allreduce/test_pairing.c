@@ -354,7 +354,7 @@ static void one_that_takes_no_other_lanes_refuses_them(void **state)
 /* Lanes that went another way than most are told of, with how many they are. */
 static void mixed_lanes_are_told(void **state)
 {
-	enum { LANES = 5 };
+	enum { LANES = 6 };
 	const struct smd_transport_ops *carried = smd_transport_find("carried");
 	const struct smd_transport_ops *tcp = smd_transport_find("tcp");
 	struct smd_lane lanes[LANES] = {0};
@@ -366,9 +366,12 @@ static void mixed_lanes_are_told(void **state)
 	for (int i = 0; i < LANES; i++) {
 		lanes[i].ops = carried;
 		remotes[i].lane = &lanes[i];
+		remotes[i].welcomed = true;
 		each[i] = &remotes[i];
 	}
 	remotes[2].lane = NULL; /* of a server that is lost */
+	remotes[5].welcomed = false; /* this one carries the making of another */
+	lanes[5].ops = tcp;
 	capture_begin();
 	smd_remotes_tell_mixed(&all);
 	lanes[3].ops = tcp;

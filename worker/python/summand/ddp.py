@@ -230,10 +230,10 @@ class Communicator:
                                   f"{out.numel()} of {out.dtype}")
         return out, (self._open(), send, recv, count, dtype, OPS[op])
 
-    def _is_narrowed_there(self, tensor):
-        """Whether its device rounds it, as libsummand does in the CPU's memory: half as much leaves the device, too."""
-        return (self._narrow is not None and tensor.device.type != "cpu" and tensor.dtype == torch.float32
-                and tensor.numel() >= WIRE_LEAST)
+    def _is_narrowed_there(self, tensor, out):
+        """Whether a device rounds it, as libsummand does where both are in the CPU's memory: half as much leaves the device, too."""
+        return (self._narrow is not None and not all(each is None or each.device.type == "cpu" for each in (tensor, out))
+                and tensor.dtype == torch.float32 and tensor.numel() >= WIRE_LEAST)
 
     def _start(self, call, arguments, tensor, out, narrow=None):
         handle = ctypes.c_void_p()
@@ -242,7 +242,7 @@ class Communicator:
 
     def all_reduce(self, tensor, op="sum", out=None):
         """Combines the tensors of all ranks, in rank order, into out, else in place; returns the result."""
-        if self._is_narrowed_there(tensor):
+        if self._is_narrowed_there(tensor, out):
             return self.all_reduce_start(tensor, op, out).wait()
         out, arguments = self._arguments(tensor, op, out)
         _check(_lib().smd_allreduce(*arguments))
@@ -252,7 +252,7 @@ class Communicator:
         """The same without waiting: returns a Request. Until it is done, the tensors must be left alone."""
         out, arguments = self._arguments(tensor, op, out)
         narrow = None
-        if self._is_narrowed_there(tensor):
+        if self._is_narrowed_there(tensor, out):
             narrow = tensor.detach().to(self._narrow)
             arguments = self._arguments(narrow, op, None)[1]
         return self._start(_lib().smd_allreduce_start, arguments, tensor, out, narrow)
@@ -342,24 +342,33 @@ class Request:
         if not self._lock.acquire(blocking=False):
             return False  # another thread waits for it
         try:
-            return not self._handle or _lib().smd_request_test(self._handle) != 0
+            if self._handle and _lib().smd_request_test(self._handle) == 0:
+                return False
+            if self._narrow is not None:
+                self._finish()  # the result is in its place then, as others are
+            return True
         finally:
             self._lock.release()
+
+    def _finish(self):
+        """With the lock, which whoever waits has: a handle is waited for once, however that ends."""
+        handle, self._handle = self._handle, None
+        try:
+            _check(_lib().smd_request_wait(handle))
+            if self._narrow is not None:
+                device.copy_back([(self._tensors[1], self._narrow)])
+        except BaseException as error:  # of the device, too, and an interrupt: the result may not be there
+            self._error = error
+        finally:
+            self._narrow = None
+            with self._communicator._lock:
+                self._communicator._pending.discard(self)
 
     def wait(self):
         """Returns the result, or raises what ended the operation; as often as it is asked."""
         with self._lock:
             if self._handle:
-                handle, self._handle = self._handle, None
-                try:
-                    _check(_lib().smd_request_wait(handle))
-                    if self._narrow is not None:
-                        device.copy_back([(self._tensors[1], self._narrow)])
-                except Exception as error:  # of the device, too
-                    self._error = error
-                self._narrow = None
-                with self._communicator._lock:
-                    self._communicator._pending.discard(self)
+                self._finish()
         if self._error:
             raise self._error
         return self._tensors[1]
