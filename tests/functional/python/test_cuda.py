@@ -116,7 +116,7 @@ class CudaTest(ProgramTest):
                     self.assertTrue(torch.equal(tensor.cpu(), mine))
                     results["device", rank] = out.cpu()
                     # Where one rank's memory is the host's it is the same operation.
-                    mixed = tensor if rank else mine
+                    mixed = tensor if rank else mine.clone()
                     results["mixed", rank] = communicator.all_reduce_start(mixed, op).wait().cpu()
                     out = DeviceTensor(torch.zeros(COUNT))
                     results["across", rank] = communicator.all_reduce(mine.clone() if rank else DeviceTensor(mine), op, out).cpu()
@@ -129,8 +129,8 @@ class CudaTest(ProgramTest):
                     self.assertEqual(communicator.all_reduce(few, "max").cpu()[0], torch.tensor(1 / 3))
 
             self.run_ranks(body)
-            for result in results.values():
-                self.assertTrue(torch.equal(result, results["host", 0]))
+            for way, result in results.items():
+                self.assertTrue(torch.equal(result, results["host", 0]), f"{wire} {way}")
 
     def test_the_hook_narrows_on_the_device(self):
         def body(rank):
