@@ -402,8 +402,8 @@ static void *run_rank(void *arg)
 
 /* ---- the whole ---- */
 
-/* Where servers are only drained, nobody is warned of one, but who has not heard yet that others have left: one ends when they
- * have. */
+/* Where servers are only drained, nobody is warned of one. From the first rank's end on somebody may be: a drained server may end
+ * before the word that a rank has left has come through all of them. */
 static bool only_drains(void)
 {
 	for (int r = 0; r < world.plan.nranks; r++) {

@@ -256,8 +256,8 @@ static bool comm_has_been_left(const struct smd_comm *comm)
 	return false;
 }
 
-/* Streams that have been asked for are not left yet, but those of a candidate can be done without, and all where the others leave,
- * too. */
+/* Streams that have been asked for are not left yet. Those of a candidate can be done without, and
+ * all of them where a rank has left. */
 static bool comm_uses(const struct smd_receiver *receiver, const struct smd_remote *remote)
 {
 	const struct smd_epoch *epoch = (const struct smd_epoch *)receiver;

@@ -178,17 +178,24 @@ static void work_until(struct pool_rank *rank, const char *text, const char *oth
 	}
 }
 
+static void lose_and_restart(struct pool_rank *rank, struct pool *pool)
+{
+	if (rank->rank == 0) {
+		pool_end_server(pool, RETURNED, 1);
+	}
+	work_until(rank, "1 of 2 reduction servers go on", NULL);
+	if (rank->rank == 0) {
+		pool_restart_server(pool, RETURNED, &soon[RETURNED]);
+	}
+}
+
 /* Rank 1 reads nothing before its next call, and so does not know that the server is there. */
 static void meet_a_server_again(struct pool_rank *rank)
 {
 	struct return_seen *seen = rank->argument;
 
+	lose_and_restart(rank, seen->pool);
 	if (rank->rank == 0) {
-		pool_end_server(seen->pool, RETURNED, 1);
-	}
-	work_until(rank, "1 of 2 reduction servers go on", NULL);
-	if (rank->rank == 0) {
-		pool_restart_server(seen->pool, RETURNED, &soon[RETURNED]);
 		sleep(IDLE_S + 2);
 	}
 	pthread_barrier_wait(&seen->all);
@@ -213,12 +220,8 @@ static void meet_a_server_that_rests(struct pool_rank *rank)
 {
 	struct return_seen *seen = rank->argument;
 
+	lose_and_restart(rank, seen->pool);
 	if (rank->rank == 0) {
-		pool_end_server(seen->pool, RETURNED, 1);
-	}
-	work_until(rank, "1 of 2 reduction servers go on", NULL);
-	if (rank->rank == 0) {
-		pool_restart_server(seen->pool, RETURNED, &soon[RETURNED]);
 		call_until_there(rank, 1);
 	}
 	pthread_barrier_wait(&seen->all);
