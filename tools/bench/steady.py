@@ -15,11 +15,12 @@ import lab
 HERE = os.path.dirname(os.path.realpath(__file__))
 PORT = 2222
 PATIENCE_S = 300    # only what hangs takes longer
+SEGMENT = 16 << 20  # larger operations are done in parts of no more: worker/libsummand/segment.h
 TURN_S = 0.02       # of a server whose processor is taken for most of the time
 SEEN = re.compile(r"rates: (shard|operations) (\d+): (\d+) bytes in (\d+) us")
 TABLE = re.compile(r"epoch \d+, from operation (\d+) on, with (\d+) shards.* shares, %: ([\d. ]+); a shard has (\d+) Mbit/s; chunks of (\d+)/(\d+)")
 
-Table = collections.namedtuple("Table", "first shards shares mbps chunks")  # from that operation on, in use, percent, of one, times as large
+Table = collections.namedtuple("Table", "first shards shares mbps chunks")  # from that segment on, in use, percent, of one, times as large
 
 
 class Failed(Exception):
@@ -31,6 +32,7 @@ class Steady:
 
     def __init__(self, build, ranks, rates, elements, burst=lab.BURST, server_args=(), log="info", strangers=0):
         self.build, self.rates, self.elements, self.burst, self.server_args, self.log = build, rates, elements, burst, server_args, log
+        self.segments = -(-4 * (elements + 1) // SEGMENT)   # of an operation: tables begin with one of them
         self.ranks = range(ranks)
         self.servers = range(ranks, len(rates) - strangers)
         self.strangers = range(len(rates) - strangers, len(rates))  # nodes with nothing of this job

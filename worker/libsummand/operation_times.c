@@ -6,6 +6,7 @@
 
 #define SMALLEST_LOG2 16u /* smaller operations are a chunk for each shard, or less */
 #define SKIPPED       2u  /* after a change: streams are being joined, and links have rested */
+#define ENTRY_NS      4000000u
 #define TIMES_LEAST   8u  /* enough for a verdict, when they took */
 #define SPENT_NS      200000000u
 #define LOST          1.3 /* each of the first times takes so much of the settled median, */
@@ -26,8 +27,16 @@ bool smd_operation_times_took(struct smd_operation_times *times, uint64_t bytes,
 		return false;
 	}
 	one = &times->sizes[size - SMALLEST_LOG2];
-	one->each[one->count++ % SMD_OPERATION_TIMES] = (double)ns / (double)bytes;
 	one->spent_ns += ns;
+	one->entry_ns += ns;
+	one->entry_bytes += bytes;
+	if (one->entry_ns < ENTRY_NS) {
+		return false;
+	}
+	one->each[one->count++ % SMD_OPERATION_TIMES] =
+		(double)one->entry_ns / (double)one->entry_bytes;
+	one->entry_ns = 0;
+	one->entry_bytes = 0;
 	return true;
 }
 
@@ -85,6 +94,8 @@ void smd_operation_times_forget(struct smd_operation_times *times)
 	for (unsigned i = 0; i < SMD_OPERATION_SIZES; i++) {
 		times->sizes[i].count = 0;
 		times->sizes[i].spent_ns = 0;
+		times->sizes[i].entry_ns = 0;
+		times->sizes[i].entry_bytes = 0;
 	}
 	times->skipped = 0;
 }

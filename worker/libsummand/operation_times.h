@@ -3,7 +3,9 @@
  *
  * What is *settled* are the times at the best table so far; the present ones are since the last
  * smd_operation_times_forget(). Times scatter, so a verdict is on several of a size, and each size
- * counts by the time that it takes.
+ * counts by the time that it takes. Short operations are taken together, for some milliseconds:
+ * where a shaper saves tokens, or processes share a processor, most of them are fast and some wait
+ * for all that these have saved, so a single one says nothing, nor does their median.
  *
  * One thread uses it: the owner of the progress engine.
  */
@@ -17,8 +19,10 @@
 #define SMD_OPERATION_TIMES 16u /* of each size, that a verdict is on at most */
 
 struct smd_times_of_size {
-	double each[SMD_OPERATION_TIMES]; /* ns per byte */
+	double each[SMD_OPERATION_TIMES]; /* ns per byte; of several operations if these are short */
 	unsigned count;
+	uint64_t entry_ns; /* of the next one of these */
+	uint64_t entry_bytes;
 	uint64_t spent_ns;
 	double settled; /* what the fast ones took at the table that is settled; 0: not known */
 	double settled_median;

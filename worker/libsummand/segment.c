@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define ALIGNED 64u /* elements: a segment's memory begins where the whole's might */
+
 static const uint8_t *at(const uint8_t *memory, size_t offset)
 {
 	return memory ? memory + offset : NULL;
@@ -33,10 +35,11 @@ int smd_segments_make(struct smd_request *request)
 	size_t each;
 	size_t n;
 
-	if (request->bytes / 2 <= most) {
+	if (request->bytes <= most) {
 		return 0;
 	}
-	each = most / (request->bytes / request->count);
+	n = (request->bytes + most - 1) / most;
+	each = ((request->count + n - 1) / n + ALIGNED - 1) / ALIGNED * ALIGNED;
 	n = (request->count + each - 1) / each;
 	request->segments = calloc(n, sizeof(*request->segments));
 	if (!request->segments) {

@@ -11,8 +11,8 @@
 
 #include "worker/libsummand/operation.h"
 
-#define SMD_SEGMENT_BYTES    (32u << 20) /* a context's, but for tests; a multiple of 64 */
-#define SMD_SEGMENTS_AT_ONCE 2u /* of a communicator: one comes in while the next goes out */
+#define SMD_SEGMENT_BYTES    (16u << 20) /* a context's, but for tests; a multiple of 64 */
+#define SMD_SEGMENTS_AT_ONCE 3u /* of a communicator: one comes in while the next goes out */
 
 /* Of a request that is made and not begun, on its caller's thread: cuts it, if it is large. 0 or
  * -ENOMEM. */

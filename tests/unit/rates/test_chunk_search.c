@@ -209,7 +209,7 @@ static void sizes_beside_differ_from_one_beyond_the_bounds(void **state)
 	smd_chunk_search_begin(&search, 2, 0);
 	search.least = -2;
 	search.most = 1;
-	for (unsigned i = 0; i < 20; i++) {
+	for (unsigned i = 0; i < 300; i++) {
 		smd_chunk_search_took(&search, 65536, 300000);
 	}
 	assert_true(smd_chunk_search_want(&search, SMD_SECOND_NS));
@@ -273,6 +273,30 @@ static void long_operations_are_not_tried_for_long(void **state)
 	}
 	assert_int_equal(trial, 2 + 4); /* two that are skipped */
 	assert_int_equal(search.settled, 0);
+}
+
+/* A shaper saves tokens: four of five operations of the settled size are fast, and the fifth pays for
+ * all. Of another size all take the same time, and together less. */
+static void what_counts_is_the_time_of_all_operations(void **state)
+{
+	static const uint64_t saved_us[] = {100, 100, 100, 100, 2100};
+	struct smd_chunk_search search;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	smd_chunk_search_begin(&search, 0, now);
+	search.least = 0;
+	search.most = 1;
+	for (unsigned i = 0; i < 2000; i++) {
+		uint64_t us = search.scale == 0 ? saved_us[i % 5] : 440;
+
+		now += us * 1000;
+		smd_chunk_search_took(&search, 65536, us * 1000);
+		if (smd_chunk_search_want(&search, now)) {
+			smd_chunk_search_applied(&search);
+		}
+	}
+	assert_int_equal(search.settled, 1);
 }
 
 static void what_is_right_is_left_alone(void **state)
@@ -387,6 +411,7 @@ int main(void)
 		cmocka_unit_test(a_trial_of_the_largest_is_one_of_a_few),
 		cmocka_unit_test(what_is_clearly_slower_ends_soon),
 		cmocka_unit_test(long_operations_are_not_tried_for_long),
+		cmocka_unit_test(what_counts_is_the_time_of_all_operations),
 		cmocka_unit_test(what_is_right_is_left_alone),
 		cmocka_unit_test(scatter_leads_nowhere),
 		cmocka_unit_test(small_operations_ask_for_nothing),

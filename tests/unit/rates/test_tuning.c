@@ -355,7 +355,7 @@ static void a_server_leaves_with_all_of_its_shards(void **state)
 	for (unsigned trial = 0; trial < 2; trial++) { /* it is slower without it, so it is lost */
 		bool wanted = false;
 
-		for (unsigned i = 0; i < 40 && !wanted; i++) {
+		for (unsigned i = 0; i < 100 && !wanted; i++) {
 			smd_tuning_begin(&tuning, BYTES, now);
 			now += (trial ? 20 : 1) * MS;
 			smd_tuning_end(&tuning, now);
