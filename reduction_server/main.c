@@ -215,6 +215,7 @@ static void decide_speed(const struct smd_server_options *options, struct smd_se
 			options->share.part, options->share.whole, config->bandwidth_mbps,
 			config->window);
 	}
+	config->spare = options->spare;
 }
 
 /* Those of lower places are listened on first: what carries others, then what every host has, then

@@ -148,6 +148,10 @@ int smd_server_options_parse(
 			"the share of chunks is so much of that, because workers on this host use "
 			"its link too (default 1/1)",
 			set_share, &options->share},
+		{"spare", NULL,
+			"gets no chunks until operations are seen to gain by it, or no other server "
+			"is left",
+			smd_option_set_bool, &options->spare},
 		SMD_OPTION_GROUP("Who is let in"),
 		{"token-file", "FILE",
 			"only workers with a token of this file: one for all jobs, or lines \"JOB "

@@ -29,6 +29,7 @@ struct smd_server_options {
 	const char *metrics; /* NULL: nowhere */
 	const char *ready_fd;
 	const char *token_file;
+	int spare;
 	int insecure;
 	int tls;
 	struct smd_user user;

@@ -358,7 +358,10 @@ static int peer_welcome(struct smd_peer *peer, const struct smd_handshake *hands
 	struct smd_welcome welcome = peer->shard->config.welcome;
 	struct smd_frame frame = {
 		.kind = SMD_FRAME_WELCOME,
-		.window = smd_comms_reach_all(&peer->shard->comms, handshake->hello.job),
+		.window = (smd_comms_reach_all(&peer->shard->comms, handshake->hello.job)
+					? SMD_WELCOME_OTHERS
+					: 0) |
+			  (welcome.spare ? SMD_WELCOME_SPARE : 0),
 	};
 	uint8_t payload[SMD_CONTROL_MAX];
 

@@ -179,6 +179,7 @@ static int server_start_shards(
 				.shards = config->shards,
 				.chunk_bytes = config->chunk_bytes ? config->chunk_bytes
 								   : SMD_CHUNK_DEFAULT,
+				.spare = config->spare,
 				.weight =
 					bandwidth < config->shards
 						? 1

@@ -64,10 +64,15 @@ struct smd_welcome {
 	uint32_t shards;      /* 1 to SMD_SHARDS_MAX */
 	uint32_t chunk_bytes; /* largest chunk: a multiple of 64, at most SMD_CHUNK_LIMIT */
 	uint32_t weight;      /* Mbit/s of this shard, at least 1 */
+	bool spare; /* said by the frame's `window`: nothing is dealt to it at first (SMD_WELCOME_SPARE) */
 	bool proved;          /* the server shows that it has the job's token: */
 	struct smd_proof proof;
 };
 #define SMD_SHARDS_MAX 64
+
+/* Of WELCOME's `window`: */
+#define SMD_WELCOME_OTHERS 1u /* a rank of the job that has reached all servers is in a communicator */
+#define SMD_WELCOME_SPARE  2u /* others serve, until operations gain by this one */
 
 struct smd_join {
 	uint16_t nranks;                /* 1 to SMD_NRANKS_MAX */

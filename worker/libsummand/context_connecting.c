@@ -49,11 +49,43 @@ static int context_order_remotes(struct smd_context *context)
 	return 0;
 }
 
+/* Spare servers have no weight at first, unless all are. */
+static bool context_has_others(const struct smd_context *context)
+{
+	for (unsigned i = 0; i < context->ninitial; i++) {
+		if (!context->remotes.each[i]->welcome.spare) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Of those that serve at first. */
+static int context_deal(struct smd_context *context, uint32_t chunk_bytes)
+{
+	struct smd_deal_shard *serve = calloc(context->ninitial, sizeof(*serve));
+	unsigned n = 0;
+	int ret;
+
+	if (!serve) {
+		return -ENOMEM;
+	}
+	for (unsigned i = 0; i < context->ninitial; i++) {
+		if (context->shards[i].weight) {
+			serve[n++] = context->shards[i];
+		}
+	}
+	ret = smd_deal_create(&context->deal, serve, n, chunk_bytes);
+	free(serve);
+	return ret;
+}
+
 /* All shards are known: make the deal. */
 static int context_make_deal(struct smd_context *context)
 {
 	uint32_t chunk_bytes = SMD_CHUNK_LIMIT;
 	int ret = context_order_remotes(context);
+	bool others;
 
 	if (ret) {
 		return ret;
@@ -62,15 +94,16 @@ static int context_make_deal(struct smd_context *context)
 	if (!context->shards) {
 		return -ENOMEM;
 	}
+	others = context_has_others(context);
 	for (unsigned i = 0; i < context->ninitial; i++) {
 		const struct smd_welcome *welcome = &context->remotes.each[i]->welcome;
 
-		context->shards[i] = (struct smd_deal_shard){
-			welcome->server_id, welcome->shard, welcome->weight};
+		context->shards[i] = (struct smd_deal_shard){welcome->server_id, welcome->shard,
+			welcome->spare && others ? 0 : welcome->weight};
 		chunk_bytes =
 			welcome->chunk_bytes < chunk_bytes ? welcome->chunk_bytes : chunk_bytes;
 	}
-	return smd_deal_create(&context->deal, context->shards, context->ninitial, chunk_bytes);
+	return context_deal(context, chunk_bytes);
 }
 
 uint64_t smd_context_deal_hash(struct smd_context *context)

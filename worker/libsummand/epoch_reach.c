@@ -116,7 +116,7 @@ static uint64_t find_common(const struct smd_comm *comm)
 	return own.targets;
 }
 
-/* Those that are there keep theirs; others get what they declare. */
+/* Those that are there keep theirs; others get what they declare, and spare ones nothing. */
 static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 {
 	const struct smd_epoch *now = comm->now;
@@ -124,7 +124,9 @@ static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 	if (i < now->nremotes && !(now->dead >> now->flows[i].target & 1)) {
 		return now->weights[i]; /* none, of one that is being drained, or spared */
 	}
-	return smd_epoch_declared_weight(now, comm->context->remotes.each[i]);
+	return comm->context->remotes.each[i]->welcome.spare
+		       ? 0
+		       : smd_epoch_declared_weight(now, comm->context->remotes.each[i]);
 }
 
 static void take_in(struct smd_comm *comm, uint64_t targets)

@@ -92,7 +92,8 @@ uint64_t smd_flow_next_operation(const struct smd_flow *flow)
 	struct smd_item *item;
 	uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->done);
 
-	if (smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) && operation) {
+	if (flow->serves && smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) &&
+		operation) {
 		return operation->sequence;
 	}
 	TAILQ_FOREACH (operation, &comm->operations, link) {
@@ -201,7 +202,7 @@ static bool flow_is_held(
 static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uint64_t *chunk,
 	struct smd_item **item)
 {
-	if (flow->next >= flow->limit || !smd_flow_has_lane(flow)) {
+	if (!flow->serves || flow->next >= flow->limit || !smd_flow_has_lane(flow)) {
 		return false;
 	}
 	*chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->next);
@@ -289,7 +290,7 @@ bool smd_flow_send(struct smd_flow *flow)
 	bool fetches;
 
 	/* A result may fail its communicator, which abandons stages that chunks were fetched to. */
-	if (!smd_flow_has_lane(flow) || flow->comm->state != SMD_COMM_ACTIVE) {
+	if (!flow->serves || !smd_flow_has_lane(flow) || flow->comm->state != SMD_COMM_ACTIVE) {
 		return false;
 	}
 	fetches = flow->comm->fetching && flow_fetch_next(flow);
@@ -342,6 +343,10 @@ static int flow_find_result(
 	struct smd_item *item;
 	uint64_t chunk;
 
+	if (!flow->serves) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: must be of a shard that something is dealt to, and is of a spare one");
+	}
 	if (!smd_epoch_find(flow->epoch, number, &operation, &chunk, &item) ||
 		frame->chunk != number) {
 		return smd_error_set(error, EPROTO, "RESULT: chunk must be %llu, got %llu",

@@ -39,7 +39,7 @@ struct smd_flow {
 	struct smd_remote *remote;
 	unsigned target; /* whose shard it is, by number */
 	unsigned place;  /* in the epoch's deal */
-	bool serves;     /* it is in the epoch's table */
+	bool serves;     /* something is dealt to it; else only what ranks agree on is said there */
 	bool dead;       /* the lane has been closed for good, */
 	bool left;     /* or lives on, and what the shard still says of this is nothing any more */
 	unsigned died; /* in the epoch of this index, its chunks from this one on were lost: */

@@ -98,9 +98,12 @@ static struct smd_tuning_shard *comm_list_shards(const struct smd_comm *comm, un
 	}
 	smd_epoch_list_there(comm, now->dead, remotes);
 	for (unsigned i = 0; i < *n; i++) {
+		const struct smd_remote *remote = comm->context->remotes.each[remotes[i]];
+
 		shards[i] = (struct smd_tuning_shard){.server = now->flows[remotes[i]].target,
 			.weight = now->weights[remotes[i]],
-			.may_leave = comm_is_carried_by(comm, remotes[i])};
+			.may_leave = comm_is_carried_by(comm, remotes[i]),
+			.spare = remote->welcome.spare ? smd_epoch_declared_weight(now, remote) : 0};
 	}
 	free(remotes);
 	return shards;
@@ -167,16 +170,19 @@ void smd_group_tune(struct smd_comm *comm)
 /* Whoever wonders why a server does nothing finds it in the log. */
 static void comm_tell_servers(const struct smd_comm *comm, uint64_t before)
 {
-	uint64_t without = comm->tuning->servers.without;
+	const struct smd_server_choice *choice = &comm->tuning->servers;
 	char server[160];
 
 	for (unsigned t = 0; t < comm->context->ntargets; t++) {
-		if ((without ^ before) >> t & 1) {
+		bool spare = choice->spare >> t & 1;
+
+		if ((choice->without ^ before) >> t & 1) {
 			smd_target_name(&comm->context->targets[t], server);
 			smd_log(SMD_LOG_INFO, "libsummand", "group %s: %s %s", comm->group, server,
-				without >> t & 1 ? "answers late whatever it gets, and is tried "
-						   "without a share"
-						 : "is tried with a share again");
+				!(choice->without >> t & 1) ? "is tried with a share"
+				: spare ? "is spare, and gets no share: operations gain nothing by it"
+					: "answers late whatever it gets, and is tried without a "
+					  "share");
 		}
 	}
 }

@@ -18,8 +18,10 @@
 static uint64_t table_hash_at(const struct smd_flow *flow)
 {
 	uint64_t hash = flow->epoch->hash;
+	unsigned index = (unsigned)(flow - flow->epoch->flows);
+	unsigned place = flow->serves ? flow->place : flow->epoch->nserving + index;
 
-	return hash ? smd_deal_hash_add(hash, flow->place) : 0;
+	return hash ? smd_deal_hash_add(hash, place) : 0;
 }
 
 void smd_group_ask(struct smd_flow *flow)

@@ -57,7 +57,8 @@ void smd_group_leave_servers(struct smd_comm *comm, uint64_t targets)
 		for (unsigned i = 0; i < epoch->nremotes; i++) {
 			struct smd_flow *flow = &epoch->flows[i];
 
-			if (!(targets >> flow->target & 1) || !flow->serves || flow->died) {
+			if (!(targets >> flow->target & 1) || flow->died ||
+				(!flow->serves && !flow->asked)) {
 				continue;
 			}
 			stream_leave(epoch, i);

@@ -153,9 +153,10 @@ static int remote_on_welcome(
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	smd_turns_pace(&remote->turns, welcome.weight);
+	welcome.spare = frame->window & SMD_WELCOME_SPARE;
 	remote->welcome = welcome;
 	remote->welcomed = true;
-	remote->others_run = frame->window != 0;
+	remote->others_run = frame->window & SMD_WELCOME_OTHERS;
 	remote->repeated = false;
 	smd_remote_pair_end(remote);
 	remote_tell_transport(remote);

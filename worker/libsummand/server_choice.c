@@ -9,19 +9,21 @@
 #define FASTER        0.95                 /* a server is left out for good, */
 #define NOT_SLOWER    1.03 /* or stays: what it carries is somebody's spare time */
 #define LONGEST_NS    (60 * SMD_SECOND_NS) /* operations of other sizes may come meanwhile */
+#define SPARE_NS      (SMD_SECOND_NS / 2)  /* until spare ones are tried first */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
 
-void smd_server_choice_begin(
-	struct smd_server_choice *choice, uint64_t may_leave, uint64_t without, uint64_t now_ns)
+void smd_server_choice_begin(struct smd_server_choice *choice, uint64_t may_leave, uint64_t without,
+	uint64_t spare, uint64_t now_ns)
 {
 	*choice = (struct smd_server_choice){
 		.may_leave = may_leave,
+		.spare = spare,
 		.without = without,
 		.settled = without,
 		.wanted = without,
 		.leaving = {now_ns, PAUSE_NS},
-		.returning = {now_ns + PAUSE_NS, PAUSE_NS},
+		.returning = {now_ns + (spare ? SPARE_NS : PAUSE_NS), PAUSE_NS},
 	};
 }
 
@@ -58,6 +60,7 @@ static void leave_out(struct smd_server_choice *choice, uint64_t now_ns)
 static void keep(struct smd_server_choice *choice, bool leaves, uint64_t now_ns)
 {
 	choice->settled = choice->without;
+	choice->spare &= choice->without;
 	if (leaves) {
 		leave_out(choice, now_ns);
 	}
@@ -66,13 +69,14 @@ static void keep(struct smd_server_choice *choice, bool leaves, uint64_t now_ns)
 static bool judge(struct smd_server_choice *choice, uint64_t now_ns)
 {
 	bool leaves = choice->without & ~choice->settled;
+	bool must_gain = leaves || (choice->spare & choice->settled & ~choice->without);
 	double ratio = smd_operation_times_ratio(&choice->times, SMD_TIMES_MEDIAN, true);
 
 	if (ratio <= 0 && !smd_operation_times_have_lost(&choice->times) &&
 		now_ns - choice->trial_ns < LONGEST_NS) {
 		return false;
 	}
-	if (ratio > 0 && ratio <= (leaves ? FASTER : NOT_SLOWER)) {
+	if (ratio > 0 && ratio <= (must_gain ? FASTER : NOT_SLOWER)) {
 		keep(choice, leaves, now_ns);
 		return false;
 	}
@@ -83,15 +87,17 @@ static bool judge(struct smd_server_choice *choice, uint64_t now_ns)
 	return true;
 }
 
-/* Of those without they take turns. */
-static unsigned next_without(const struct smd_server_choice *choice)
+/* Of those without they take turns; all spare ones have that of the first. */
+static uint64_t next_without(const struct smd_server_choice *choice)
 {
+	uint64_t spare = choice->spare & choice->settled;
+	uint64_t turns = (choice->settled & ~spare) | (spare & -spare);
 	unsigned server = choice->tried;
 
 	do {
 		server = (server + 1) % SMD_SERVERS_MAX;
-	} while (!(choice->settled >> server & 1));
-	return server;
+	} while (!(turns >> server & 1));
+	return spare >> server & 1 ? spare : 1ull << server;
 }
 
 static bool may_leave(const struct smd_server_choice *choice, uint64_t there, uint64_t now_ns)
@@ -112,7 +118,7 @@ bool smd_server_choice_want(struct smd_server_choice *choice, uint64_t there, ui
 	if (may_leave(choice, there, now_ns)) {
 		wanted |= 1ull << choice->late;
 	} else if (choice->settled && now_ns >= choice->returning.next_ns) {
-		wanted &= ~(1ull << next_without(choice));
+		wanted &= ~next_without(choice);
 	}
 	if (wanted == choice->settled || !smd_operation_times_settle(&choice->times)) {
 		return false;

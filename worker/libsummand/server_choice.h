@@ -8,6 +8,10 @@
  * where operations do not take longer. Each trial that does not keep a server comes later than the
  * one before.
  *
+ * Spare servers are without from the first table on: reducers on workers' hosts, beside servers whose
+ * interfaces claim to be enough. They are tried together, since one alone gains little, and stay where
+ * operations take less.
+ *
  * One thread uses it: the owner of the progress engine. Servers are sets of bits, by their numbers.
  * Times are smd_clock_ns().
  */
@@ -28,6 +32,7 @@ struct smd_server_trials {
 
 struct smd_server_choice {
 	uint64_t may_leave;           /* of those there are */
+	uint64_t spare;               /* have never been kept, of those that are spare */
 	uint64_t without;             /* servers that nothing is dealt to; */
 	uint64_t settled;             /* by the last trial that was won: else one is on; */
 	uint64_t wanted;              /* and from the next table on */
@@ -42,8 +47,8 @@ struct smd_server_choice {
 	uint64_t left_ns; /* when one was left out for good, the last time; 0: never */
 };
 
-void smd_server_choice_begin(
-	struct smd_server_choice *choice, uint64_t may_leave, uint64_t without, uint64_t now_ns);
+void smd_server_choice_begin(struct smd_server_choice *choice, uint64_t may_leave, uint64_t without,
+	uint64_t spare, uint64_t now_ns);
 
 /* Less weight has not helped the server, which takes so much of the mean of all for its share. */
 void smd_server_choice_saw(

@@ -17,6 +17,28 @@
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
+/* Of the shards that have one. */
+static double mean_weight(const struct smd_tuning *tuning)
+{
+	double sum = 0;
+	unsigned n = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		sum += tuning->shards[s].weight;
+		n += tuning->shards[s].weight != 0;
+	}
+	return n ? sum / n : 1;
+}
+
+/* To the mean, of one that has none. */
+static double part_of(const struct smd_tuning *tuning, unsigned shard, bool first)
+{
+	if (tuning->shards[shard].spare) {
+		return tuning->shards[shard].spare / mean_weight(tuning);
+	}
+	return first ? PART_UNKNOWN : 0;
+}
+
 /* Which servers have several shards there, which of these use one alone, and which ones have none
  * in use: these will have one at first. */
 static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
@@ -27,9 +49,11 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 	uint64_t single = 0;
 	uint64_t without = 0;
 	uint64_t may_leave = 0;
+	uint64_t spare = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
-		tuning->parts[s] = there[tuning->shards[s].server]++ ? 0 : PART_UNKNOWN;
+		tuning->parts[s] = part_of(tuning, s, there[tuning->shards[s].server]++ == 0);
+		spare |= (uint64_t)(tuning->shards[s].spare != 0) << tuning->shards[s].server;
 		used[tuning->shards[s].server] += tuning->shards[s].weight != 0;
 		may_leave |= (uint64_t)tuning->shards[s].may_leave << tuning->shards[s].server;
 	}
@@ -39,7 +63,8 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 		without |= (uint64_t)(there[t] > 0 && used[t] == 0) << t;
 	}
 	smd_shard_choice_begin(&tuning->choice, several, single, now_ns);
-	smd_server_choice_begin(&tuning->servers, may_leave, without, now_ns);
+	smd_server_choice_begin(
+		&tuning->servers, may_leave, without, spare & without, now_ns);
 }
 
 /* Those that have a weight have the places: so many, with these weights, which are in `weights`

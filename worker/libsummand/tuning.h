@@ -44,6 +44,7 @@ struct smd_tuning_shard {
 	unsigned server; /* its number */
 	uint32_t weight; /* 0: nothing is dealt to it */
 	bool may_leave;  /* nothing may be, for as long as others are there */
+	uint32_t spare;  /* its server is: what it is tried with where it has no weight; 0: it is not */
 };
 
 struct smd_tuning {

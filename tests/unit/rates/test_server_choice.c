@@ -110,7 +110,7 @@ static struct smd_server_choice start(uint64_t *now_ns)
 	struct smd_server_choice choice;
 
 	*now_ns = SMD_SECOND_NS;
-	smd_server_choice_begin(&choice, ALL, 0, *now_ns);
+	smd_server_choice_begin(&choice, ALL, 0, 0, *now_ns);
 	return choice;
 }
 
@@ -221,11 +221,62 @@ static void one_that_a_table_before_has_left_out_is_tried_again(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	smd_server_choice_begin(&choice, ALL, 1 << 3, now);
+	smd_server_choice_begin(&choice, ALL, 1 << 3, 0, now);
 	run(&network, &choice, &now, 9);
 	assert_int_equal(choice.settled, 1 << 3);
 	run(&network, &choice, &now, 4);
 	assert_int_equal(choice.settled, 0);
+}
+
+static struct smd_server_choice start_with_spare(uint64_t *now_ns)
+{
+	struct smd_server_choice choice;
+
+	*now_ns = SMD_SECOND_NS;
+	smd_server_choice_begin(&choice, ALL, 1 << 2 | 1 << 3, 1 << 2 | 1 << 3, *now_ns);
+	return choice;
+}
+
+/* Reducers on workers' hosts, beside servers that carry less than their interfaces claim. */
+static void spare_ones_serve_together_within_two_seconds_where_operations_gain(void **state)
+{
+	struct network network = equal_network();
+	uint64_t now;
+	struct smd_server_choice choice = start_with_spare(&now);
+
+	(void)state;
+	network.carries[2] = network.carries[3] = 0.2; /* one alone would bring 9 % */
+	assert_int_equal(run(&network, &choice, &now, 2), 1);
+	assert_int_equal(choice.settled, 0);
+	assert_int_equal(choice.spare, 0);
+}
+
+/* Beside servers that are enough: they would cost their hosts something. */
+static void spare_ones_without_gain_serve_for_trials_alone(void **state)
+{
+	struct network network = equal_network();
+	uint64_t now;
+	struct smd_server_choice choice = start_with_spare(&now);
+
+	(void)state;
+	network.carries[2] = network.carries[3] = 0;
+	assert_in_range(run(&network, &choice, &now, 1200), 2, 2 * 8);
+	assert_in_range(run(&network, &choice, &now, 3000), 2, 2 * 6);
+	assert_int_equal(choice.settled, 1 << 2 | 1 << 3);
+}
+
+/* They take turns with one that was left out. */
+static void spare_ones_keep_no_other_out(void **state)
+{
+	struct network network = equal_network();
+	struct smd_server_choice choice;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	network.carries[1] = network.carries[3] = 0;
+	smd_server_choice_begin(&choice, ALL, 0xe, 1 << 1 | 1 << 3, now);
+	run(&network, &choice, &now, 60);
+	assert_int_equal(choice.settled, 1 << 1 | 1 << 3);
 }
 
 /* What ranks agree on could not be said to it any more. */
@@ -236,7 +287,7 @@ static void one_that_may_not_leave_stays(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	smd_server_choice_begin(&choice, ALL & ~(1u << 2), 0, now);
+	smd_server_choice_begin(&choice, ALL & ~(1u << 2), 0, 0, now);
 	network.carries[2] = 0.2;
 	network.late_ms[2] = 20;
 	assert_int_equal(run(&network, &choice, &now, 600), 0);
@@ -276,7 +327,7 @@ static void one_returns_with_its_share(void **state)
 	struct smd_server_choice choice;
 
 	(void)state;
-	smd_server_choice_begin(&choice, ALL, 0, SMD_SECOND_NS);
+	smd_server_choice_begin(&choice, ALL, 0, 0, SMD_SECOND_NS);
 	smd_server_choice_saw(&choice, 2, 1.6, SMD_SECOND_NS);
 	assert_true(smd_server_choice_part(&choice, 2) == 1);
 	choice.settled = 1 << 2;
@@ -294,6 +345,9 @@ int main(void)
 		cmocka_unit_test(two_of_them_are_left_out_one_after_the_other),
 		cmocka_unit_test(the_last_one_stays),
 		cmocka_unit_test(one_that_may_not_leave_stays),
+		cmocka_unit_test(spare_ones_serve_together_within_two_seconds_where_operations_gain),
+		cmocka_unit_test(spare_ones_without_gain_serve_for_trials_alone),
+		cmocka_unit_test(spare_ones_keep_no_other_out),
 		cmocka_unit_test(a_trial_without_an_end_is_lost),
 		cmocka_unit_test(one_returns_with_its_share),
 		cmocka_unit_test(one_that_a_table_before_has_left_out_is_tried_again),

@@ -27,7 +27,7 @@ uint64_t __wrap_smd_pressure_waited_ns(void)
 
 static void start(struct smd_tuning *tuning, uint32_t first, uint32_t second, int scale)
 {
-	const struct smd_tuning_shard shards[] = {{0, first, true}, {1, second, true}};
+	const struct smd_tuning_shard shards[] = {{0, first, true, 0}, {1, second, true, 0}};
 
 	assert_int_equal(smd_tuning_create(tuning, 4, shards, 2, scale, SMD_SECOND_NS), 0);
 }
@@ -255,7 +255,7 @@ static unsigned operations_of_pairs(struct smd_tuning *tuning, uint64_t *now_ns,
 static void one_shard_serves_as_soon_as_a_slow_link_is_found(void **state)
 {
 	const struct smd_tuning_shard shards[] = {
-		{0, 5000, true}, {0, 5000, true}, {1, 5000, true}, {1, 5000, true}};
+		{0, 5000, true, 0}, {0, 5000, true, 0}, {1, 5000, true, 0}, {1, 5000, true, 0}};
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 
@@ -340,7 +340,7 @@ static void where_processors_decide_the_largest_chunks_come_first(void **state)
 static void a_server_leaves_with_all_of_its_shards(void **state)
 {
 	const struct smd_tuning_shard shards[] = {
-		{0, 10000, true}, {0, 0, true}, {1, 10000, true}, {1, 0, true}};
+		{0, 10000, true, 0}, {0, 0, true, 0}, {1, 10000, true, 0}, {1, 0, true, 0}};
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 
