@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "worker/libsummand/backoff.h"
 
 #define SLICE_NS     5000000u   /* shorter ones are mostly latency, or a burst */
 #define SLICE_BYTES  16384u     /* of fewer, 5 ms are mostly a wait for a processor */
@@ -16,6 +17,7 @@
 #define FAR          8.0        /* and more than a host with much else to do takes away */
 #define STEADY       0.5        /* of the fastest that slices have on average, where links decide */
 #define AGAIN_NS     (10 * SMD_SECOND_NS)
+#define SOON_NS      (SMD_SECOND_NS / 2) /* where nothing is said for what processors do: a program that begins is busy */
 #define MBPS         8000.0 /* of bytes in ns */
 
 /* Looks again at what comes from now on. */
@@ -34,6 +36,7 @@ int smd_measured_rate_create(struct smd_measured_rate *rate, unsigned nranks, un
 		.nshards = nshards,
 		.shards = calloc(nshards, sizeof(*rate->shards)),
 		.next_ns = now_ns,
+		.soon_ns = SOON_NS,
 	};
 	if (!rate->shards) {
 		return -ENOMEM;
@@ -156,6 +159,7 @@ double smd_measured_rate_factor(struct smd_measured_rate *rate, const uint32_t *
 	double believed = 0;
 	double seen = 0;
 	double factor;
+	bool off;
 
 	for (unsigned s = 0; s < rate->nshards; s++) {
 		if (counts(rate, weights[s], sum)) {
@@ -164,12 +168,15 @@ double smd_measured_rate_factor(struct smd_measured_rate *rate, const uint32_t *
 		}
 	}
 	factor = seen / believed;
+	off = factor <= 1 / OFF || factor >= OFF;
 	say_who_decides(rate, factor);
-	if ((factor <= 1 / OFF || factor >= OFF) &&
-		(rate->links_decide || !processors_decide(rate, now_ns, waited_ns))) {
+	if (off && (rate->links_decide || !processors_decide(rate, now_ns, waited_ns))) {
 		return factor;
 	}
 	smd_measured_rate_applied(rate, now_ns, waited_ns);
+	if (off) {
+		rate->next_ns = now_ns + smd_backoff_next(&rate->soon_ns, AGAIN_NS);
+	}
 	return 1;
 }
 

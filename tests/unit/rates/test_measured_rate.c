@@ -128,6 +128,37 @@ static void nothing_is_said_where_processors_decide(void **state)
 	smd_measured_rate_destroy(&rate);
 }
 
+/* Imports and first touches of memory keep all processors busy while the first slices come. */
+static void it_is_looked_at_again_soon_where_a_program_begins(void **state)
+{
+	struct smd_measured_rate rate = start();
+	uint64_t now = 2 * SMD_SECOND_NS;
+	uint64_t pause = 0;
+
+	(void)state;
+	for (unsigned i = 1; i <= 20; i++) {
+		feed(&rate, 1, 20, i % 5 ? 100 : 1000);
+	}
+	assert_true(factor_at(&rate, 10000, now, 900 * (uint64_t)MS) == 1);
+	feed(&rate, 20, 20, 1000);
+	assert_float_equal(
+		factor_at(&rate, 10000, now + 510 * (uint64_t)MS, 910 * (uint64_t)MS), 0.1, 1e-6);
+	smd_measured_rate_destroy(&rate);
+
+	rate = start(); /* and later and later, where they stay busy */
+	for (unsigned look = 0; look < 8; look++) {
+		for (unsigned i = 1; i <= 20; i++) {
+			feed(&rate, 1, 20, i % 5 ? 100 : 1000);
+		}
+		now = rate.next_ns + SMD_SECOND_NS;
+		assert_true(factor_at(&rate, 10000, now, now) == 1);
+		assert_true(rate.next_ns - now >= pause);
+		pause = rate.next_ns - now;
+	}
+	assert_int_equal(pause, 10 * SMD_SECOND_NS);
+	smd_measured_rate_destroy(&rate);
+}
+
 /* Many processes wait on a host with few processors, and links that are slow for them decide all
  * the same: what these carry is steady. */
 static void steady_links_are_believed_beside_them(void **state)
@@ -232,6 +263,7 @@ int main(void)
 		cmocka_unit_test(what_is_short_waits_for_processors),
 		cmocka_unit_test(the_fastest_count),
 		cmocka_unit_test(nothing_is_said_where_processors_decide),
+		cmocka_unit_test(it_is_looked_at_again_soon_where_a_program_begins),
 		cmocka_unit_test(steady_links_are_believed_beside_them),
 		cmocka_unit_test(pressure_is_read),
 		cmocka_unit_test(it_is_said_anew_after_a_while),
