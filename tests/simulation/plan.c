@@ -413,6 +413,7 @@ void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
 	}
 	plan->spares = plan->shards > 1 && seed % 7 == 3; /* not drawn: others stay as they were */
 	plan->leaves_out = seed % 13 == 5;
+	plan->spare = seed % 11 == 7 ? (unsigned)(seed / 11 % 62) + 1 : 0;
 }
 
 /* ---- in words ---- */
@@ -501,6 +502,9 @@ void plan_print(const struct plan *plan, FILE *out)
 		plan->leaves_out ? " that leave servers out" : "",
 		plan->aftermath ? ", with an aftermath" : "", plan->memory_bytes >> 10,
 		plan->refusals);
+	if (plan->spare) {
+		fprintf(out, "  servers that are spare, as bits: %#x\n", plan->spare);
+	}
 	if (plan->larger) {
 		fprintf(out, "  operations taken for %u times as large\n", plan->larger);
 	}

@@ -92,6 +92,7 @@ struct plan {
 	unsigned changes; /* rank 0 wants another table before one operation in so many; 0: never */
 	bool spares;      /* these tables deal nothing to some shards of servers that serve, */
 	bool leaves_out;  /* or to some servers */
+	unsigned spare;   /* servers that are, as bits: nothing is dealt to them at first */
 	bool poll[RANKS_MAX];
 	int depth[RANKS_MAX]; /* operations that the rank has in flight */
 	unsigned pause_us[RANKS_MAX];

@@ -49,6 +49,7 @@ static void *serve(void *arg)
 		.window = world.plan.window,
 		.piece_bytes = 64,
 		.heartbeat_ms = world.plan.heartbeat_ms,
+		.spare = world.plan.spare >> one->index & 1,
 		.on_ended = on_ended,
 		.owner = one,
 	};

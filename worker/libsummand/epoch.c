@@ -291,12 +291,15 @@ void smd_epoch_describe(const struct smd_epoch *epoch, char out[SMD_EPOCH_TEXT_M
 
 /* ---- streams of lost servers ---- */
 
+/* All of the first epoch's, those of spare servers too: a loss without streams is another thing (knows_streams()). */
 void smd_epochs_each_stream(
 	const struct smd_comm *comm, uint64_t targets, smd_each_stream *call, void *arg)
 {
 	for (const struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
-		for (unsigned k = 0; k < epoch->nserving; k++) {
-			struct smd_flow *flow = &epoch->flows[epoch->remotes[k]];
+		bool first = epoch == &comm->base;
+
+		for (unsigned k = 0; k < (first ? epoch->nremotes : epoch->nserving); k++) {
+			struct smd_flow *flow = &epoch->flows[first ? k : epoch->remotes[k]];
 
 			if (!flow->died && in(targets, flow)) {
 				call(arg, flow);
