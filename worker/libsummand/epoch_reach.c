@@ -116,7 +116,8 @@ static uint64_t find_common(const struct smd_comm *comm)
 	return own.targets;
 }
 
-/* Those that are there keep theirs; others get what they declare, and spare ones nothing. */
+/* Those that are there keep theirs; others get what they declare, also spare ones: they have no streams of the first
+ * epoch any more, so without a share nothing could be said through them. */
 static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 {
 	const struct smd_epoch *now = comm->now;
@@ -124,9 +125,7 @@ static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 	if (i < now->nremotes && !(now->dead >> now->flows[i].target & 1)) {
 		return now->weights[i]; /* none, of one that is being drained, or spared */
 	}
-	return comm->context->remotes.each[i]->welcome.spare
-		       ? 0
-		       : smd_epoch_declared_weight(now, comm->context->remotes.each[i]);
+	return smd_epoch_declared_weight(now, comm->context->remotes.each[i]);
 }
 
 static void take_in(struct smd_comm *comm, uint64_t targets)
