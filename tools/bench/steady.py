@@ -30,11 +30,12 @@ class Failed(Exception):
 class Steady:
     """Ranks on the first nodes and a server on each other one, for the length of a with statement inside of lab.enter()."""
 
-    def __init__(self, build, ranks, rates, elements, burst=lab.BURST, server_args=(), log="info", strangers=0):
+    def __init__(self, build, ranks, rates, elements, burst=lab.BURST, server_args=(), log="info", strangers=0, spare=None):
         self.build, self.rates, self.elements, self.burst, self.server_args, self.log = build, rates, elements, burst, server_args, log
         self.segments = -(-4 * (elements + 1) // SEGMENT)   # of an operation: tables begin with one of them
         self.ranks = range(ranks)
         self.servers = range(ranks, len(rates) - strangers)
+        self.spare = spare      # the share of spare reducers, on all ranks' nodes, such as 1/2; None: there are none
         self.strangers = range(len(rates) - strangers, len(rates))  # nodes with nothing of this job
         self.lab = lab.Lab(rates)
         self.processes = {}
@@ -71,15 +72,18 @@ class Steady:
         for node, rate in enumerate(self.rates):
             if rate:
                 self.shape(node, rate)
-        for node in self.servers:
-            self.processes[node] = self.lab.start(node, [
+        servers = {node: (node, self.server_args) for node in self.servers}
+        if self.spare:
+            servers.update({("beside", node): (node, [f"--share={self.spare}", "--spare"]) for node in self.ranks})
+        for name, (node, words) in servers.items():
+            self.processes[name] = self.lab.start(node, [
                 os.path.join(self.build, "bin", "summand-reduction-server"), f"--listen={lab.address_of(node)}:{PORT}", "--insecure",
-                "--memory-limit=512M", *self.server_args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-        for node in self.servers:
-            if not self.processes[node].stdout.readline().startswith("ready"):
+                "--memory-limit=512M", *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        for name in servers:
+            if not self.processes[name].stdout.readline().startswith("ready"):
                 raise Failed("a reduction server does not start")
         variables = {**os.environ, "SUMMAND_LOG": self.log,
-                     "SUMMAND_REDUCTION_SERVERS": ",".join(f"{lab.address_of(node)}:{PORT}" for node in self.servers)}
+                     "SUMMAND_REDUCTION_SERVERS": ",".join(f"{lab.address_of(node)}:{PORT}" for node, _ in servers.values())}
         for rank in self.ranks:
             self.processes[rank] = self.lab.start(rank, self.command(rank), env=variables, stdin=subprocess.DEVNULL,
                                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

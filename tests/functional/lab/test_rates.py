@@ -58,6 +58,20 @@ class RatesTest(unittest.TestCase):
     def test_a_processor_is_taken(self):
         self.follow(1 << 19, lambda work, server: work.take_processor(server, 0.95), 30)
 
+    def test_spare_reducers_serve_where_servers_claim_too_much(self):
+        """One server for two ranks, on links that all carry the same: with reducers on the ranks' nodes it takes half of the time."""
+        def serves(table):
+            return min(table.shares) > 0
+
+        begin, waits = time.monotonic(), pressure.waited()
+        with steady.Steady(BUILD, 2, [RATE, RATE, RATE], 1 << 18, BURST, spare="1/2") as work:
+            work.wait(lambda: work.operations > LIMIT or any(map(serves, work.tables())))
+            work.wait(lambda: work.operations >= BEFORE)
+            tables = work.tables()
+            work.end()
+        if pressure.was_quiet(waits, time.monotonic() - begin):
+            self.assertTrue(any(map(serves, tables)), f"no table with reducers in time: {tables}")
+
     def test_one_shard_is_tried_where_it_can_carry_the_link(self):
         """Of servers that have two, as if their interfaces said 20 Gbit/s. Whether it is kept depends on what else this machine does."""
         with steady.Steady(BUILD, 2, [None, None, RATE, RATE], 1 << 18, BURST, ["--threads=2", "--bandwidth=20gbps"]) as work:
@@ -84,7 +98,7 @@ class BenchTest(unittest.TestCase):
             self.assertEqual(len(change["servers_busy"]), 2)
 
     def test_wrong_command_lines(self):
-        for words in (["--changes=weather"], ["--workers=0"], ["--rate=fast"], ["--bogus=1"]):
+        for words in (["--changes=weather"], ["--workers=0"], ["--rate=fast"], ["--bogus=1"], ["--servers=1"], ["--changes=spare"]):
             self.assertEqual(bench(*words).returncode, 2, words)
 
 

@@ -371,6 +371,33 @@ static void a_server_leaves_with_all_of_its_shards(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Reducers on workers' hosts: together, and with what they declare. */
+static void spare_servers_are_tried_with_what_they_declare(void **state)
+{
+	const struct smd_tuning_shard shards[] = {
+		{0, 1000, true, 0}, {1, 0, true, 300}, {2, 0, true, 300}};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	bool wanted = false;
+
+	(void)state;
+	assert_int_equal(smd_tuning_create(&tuning, 4, shards, 3, 0, now), 0);
+	tuning.search.next_ns = UINT64_MAX;
+	for (unsigned i = 0; i < 100 && !wanted; i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+		now += 10 * MS;
+		smd_tuning_end(&tuning, now);
+		wanted = smd_tuning_want(&tuning, now);
+	}
+	assert_true(wanted);
+	assert_in_range(now, SMD_SECOND_NS * 3 / 2, SMD_SECOND_NS * 8 / 5);
+	assert_int_equal(tuning.cause, SMD_TUNING_SERVERS);
+	assert_int_equal(tuning.weights[0], 1000);
+	assert_int_equal(tuning.weights[1], 300);
+	assert_int_equal(tuning.weights[2], 300);
+	smd_tuning_destroy(&tuning);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -386,6 +413,7 @@ int main(void)
 		cmocka_unit_test(little_pieces_are_put_together),
 		cmocka_unit_test(a_server_leaves_with_all_of_its_shards),
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
+		cmocka_unit_test(spare_servers_are_tried_with_what_they_declare),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
