@@ -64,6 +64,13 @@ static void note_life(struct smd_heartbeat *heartbeat)
 	heartbeat->took_ns = 0;
 }
 
+static uint64_t since(uint64_t heard_ns, uint64_t now_ns, uint64_t most_ns)
+{
+	uint64_t passed = heard_ns && heard_ns < now_ns ? now_ns - heard_ns : 0;
+
+	return passed < most_ns ? passed : most_ns;
+}
+
 enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns)
 {
@@ -85,6 +92,7 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 		heartbeat->received = lane->counts.bytes_received;
 		heartbeat->takes = false;
 		note_life(heartbeat);
+		heartbeat->silent_ns = since(lane->heard_ns, now_ns, passed < most ? passed : most);
 		return SMD_HEARTBEAT_ALIVE;
 	}
 	heartbeat->silent_ns += passed < most ? passed : most;
@@ -100,6 +108,11 @@ enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 		return SMD_HEARTBEAT_ASK;
 	}
 	return SMD_HEARTBEAT_ALIVE;
+}
+
+uint64_t smd_heartbeat_left_ns(const struct smd_heartbeat *heartbeat, uint64_t limit_ns)
+{
+	return limit_ns > heartbeat->silent_ns ? limit_ns - heartbeat->silent_ns : 0;
 }
 
 uint64_t smd_heartbeat_pause_ns(

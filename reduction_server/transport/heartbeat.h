@@ -5,7 +5,8 @@
  *
  * A connection that has broken tells so by itself. This is for an end that is still there and does
  * nothing: stopped, swapped out, cut off without a word. The owner of a lane polls it from time
- * to time, at least SMD_HEARTBEAT_POLLS times in the limit.
+ * to time, at least SMD_HEARTBEAT_POLLS times in the limit, and who has others wait for its verdict when
+ * the limit is over.
  */
 #ifndef SMD_TRANSPORT_HEARTBEAT_H
 #define SMD_TRANSPORT_HEARTBEAT_H
@@ -46,6 +47,9 @@ void smd_heartbeat_begin(
 
 enum smd_heartbeat_state smd_heartbeat_poll(struct smd_heartbeat *heartbeat,
 	const struct smd_lane *lane, uint64_t now_ns, uint64_t limit_ns);
+
+/* After that: when the silence will be as long as the limit, which should be looked at then. */
+uint64_t smd_heartbeat_left_ns(const struct smd_heartbeat *heartbeat, uint64_t limit_ns);
 
 /* How long we stood still ourselves, until now or less than the limit ago: then the other end may
  * have taken that for our silence. 0: we did not. */

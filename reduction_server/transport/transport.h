@@ -40,6 +40,7 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/error.h"
 #include "reduction_server/wire/frame.h"
 
@@ -383,6 +384,7 @@ static inline void smd_lane_counts_add(
 struct smd_lane {
 	const struct smd_transport_ops *ops;
 	struct smd_lane_counts counts;
+	uint64_t heard_ns; /* when something of these was received last; 0: nothing was yet */
 	unsigned controls; /* control frames that have not left */
 	bool parts; /* the last ones say why it will be closed: the other end has about a second to
 		       read them, where that needs care */
@@ -391,6 +393,13 @@ struct smd_lane {
 	const struct smd_remote_buffer *remote_buffers; /* that came with it */
 	unsigned nremote_buffers;
 };
+/* So many bytes more have come. */
+static inline void smd_lane_received(struct smd_lane *lane, size_t bytes)
+{
+	lane->counts.bytes_received += bytes;
+	lane->heard_ns = smd_clock_ns();
+}
+
 /* A peer that asks and asks but does not read its answers gets no more than so many queued. */
 #define SMD_LANE_CONTROLS_MAX (4 * SMD_COMMS_MAX)
 

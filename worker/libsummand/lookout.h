@@ -15,7 +15,9 @@ struct event_base;
 
 /* A part of what is looked at. */
 struct smd_looked_at {
-	void (*look)(struct smd_looked_at *object); /* may begin and end looking at any */
+	/* May begin and end looking at any. In how many milliseconds it should be looked at again, if
+	 * that is before the period is over; 0: it need not. */
+	unsigned (*look)(struct smd_looked_at *object);
 	bool listed;
 	LIST_ENTRY(smd_looked_at) link;
 };
@@ -23,11 +25,12 @@ struct smd_looked_at {
 /* All zero before the first one. */
 struct smd_lookout {
 	struct event *timer;
+	unsigned period_ms;
 	LIST_HEAD(, smd_looked_at) objects; /* the timer is pending while there are some */
 	struct smd_looked_at *next;         /* of the look that is under way */
 };
 
-/* Looks at the object about every `period_ms`, which is the same for all. -ENOMEM. */
+/* Looks at the object about every `period_ms`, which is the same for all, or more often. -ENOMEM. */
 int smd_lookout_begin(struct smd_lookout *lookout, struct event_base *base, unsigned period_ms,
 	struct smd_looked_at *object);
 /* No more; also of an object that is not looked at. */

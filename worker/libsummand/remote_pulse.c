@@ -2,11 +2,14 @@
 #include "worker/libsummand/remote_pulse.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stddef.h>
 #include <stdio.h>
 
 #include "reduction_server/base/clock.h"
 #include "worker/libsummand/remote_loss.h"
+
+#define MS_NS 1000000u
 
 static void remote_ask(struct smd_remote *remote)
 {
@@ -56,23 +59,35 @@ static void remote_end_unsaid(struct smd_remote *remote)
 	}
 }
 
-static void remote_look(struct smd_looked_at *watched)
+/* When its silence may be over the limit. */
+static unsigned remote_next_look_ms(const struct smd_remote *remote, uint64_t limit_ns)
+{
+	uint64_t ms = smd_heartbeat_left_ns(&remote->heartbeat, limit_ns) / MS_NS + 1;
+
+	return ms < UINT_MAX ? (unsigned)ms : UINT_MAX;
+}
+
+static unsigned remote_look(struct smd_looked_at *watched)
 {
 	struct smd_remote *remote =
 		(struct smd_remote *)((char *)watched - offsetof(struct smd_remote, watched));
 	unsigned limit_ms = remote->owner->config->heartbeat_ms;
+	uint64_t limit_ns = smd_heartbeat_limit_ns(limit_ms);
+	enum smd_heartbeat_state state;
 	char limit[SMD_HEARTBEAT_TEXT_MAX];
+	unsigned next_ms;
 	char text[64];
 
 	if (remote->unsaid) {
 		remote_end_unsaid(remote);
-		return;
+		return 0;
 	}
 	if (remote->drains) { /* what it asks for may not have been possible before */
 		remote->owner->ops->on_drains(remote->owner, remote->target);
 	}
-	switch (smd_heartbeat_poll(&remote->heartbeat, remote->lane, smd_clock_ns(),
-		smd_heartbeat_limit_ns(limit_ms))) {
+	state = smd_heartbeat_poll(&remote->heartbeat, remote->lane, smd_clock_ns(), limit_ns);
+	next_ms = remote_next_look_ms(remote, limit_ns); /* before anything ends the remote */
+	switch (state) {
 	case SMD_HEARTBEAT_ALIVE:
 		remote_check_stall(remote);
 		break;
@@ -87,6 +102,7 @@ static void remote_look(struct smd_looked_at *watched)
 		smd_remote_fail(remote, -ECONNRESET, text);
 		break;
 	}
+	return next_ms;
 }
 
 int smd_remote_watch(struct smd_remote *remote)

@@ -66,7 +66,7 @@ static int lane_begin_frame(struct rdma_lane *lane, const struct smd_rdma_prefix
 	if (ret == 0 && !lane->closed) {
 		lane->rx_payload = payload;
 		lane->rx_payload_got = prefix->direct ? lane->rx_frame.length : 0;
-		lane->lane.counts.bytes_received += lane->rx_payload_got;
+		smd_lane_received(&lane->lane, lane->rx_payload_got);
 	}
 	return ret;
 }
@@ -191,7 +191,7 @@ static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completio
 	if (lane->ended || lane->err || !lane->callbacks) {
 		return;
 	}
-	lane->lane.counts.bytes_received += completion->byte_len;
+	smd_lane_received(&lane->lane, completion->byte_len);
 	if (immediate & SMD_RDMA_TAKEN_ONLY) {
 		ret = lane_on_taken(lane, lane_told_taken(lane, immediate), &error);
 	} else if (count != (lane->rx_next & SMD_RDMA_COUNT_MASK)) {

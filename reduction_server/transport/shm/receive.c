@@ -76,7 +76,7 @@ static uint32_t take_some(struct shm_lane *lane, uint32_t held)
 		}
 		lane->rx_payload_got += n;
 	}
-	lane->lane.counts.bytes_received += n;
+	smd_lane_received(&lane->lane, n);
 	return n;
 }
 

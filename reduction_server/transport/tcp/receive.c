@@ -249,7 +249,7 @@ void smd_tcp_receive(struct tcp_lane *tcp)
 			tcp_drained(tcp);
 			return;
 		}
-		tcp->lane.counts.bytes_received += (size_t)got;
+		smd_lane_received(&tcp->lane, (size_t)got);
 		total += (size_t)got;
 		if (tcp_received(tcp, (size_t)got)) {
 			return;

@@ -416,6 +416,7 @@ static const char *fault_peer_name(const struct smd_lane *outer)
 static void fault_count(struct fault_lane *lane)
 {
 	lane->lane.counts.bytes_received = lane->inner->counts.bytes_received;
+	lane->lane.heard_ns = lane->inner->heard_ns;
 	lane->lane.counts.bytes_skipped = lane->inner->counts.bytes_skipped;
 }
 

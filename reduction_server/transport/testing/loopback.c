@@ -300,7 +300,7 @@ static int loopback_finish(struct loopback_lane *end, struct smd_error *error)
 	int ret;
 
 	end->half = false;
-	end->lane.counts.bytes_received += SMD_FRAME_SIZE + frame.length;
+	smd_lane_received(&end->lane, SMD_FRAME_SIZE + frame.length);
 	ret = end->callbacks->on_frame(end->owner, &frame, end->payload, error);
 	return ret != SMD_LANE_DETACHED && end->closed ? 1 : ret;
 }

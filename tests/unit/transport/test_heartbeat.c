@@ -24,6 +24,7 @@ static int set_up(void **state)
 	(void)state;
 	now = 1000 * SMD_SECOND_NS;
 	lane.counts.bytes_received = 77;
+	lane.heard_ns = 0;
 	smd_heartbeat_begin(&heartbeat, &lane, now);
 	return 0;
 }
@@ -160,6 +161,33 @@ static void our_own_standstill_is_not_their_silence(void **state)
 	assert_silent_after(2);
 }
 
+/* Not when it was looked at after that: so it is found out when the limit is over, by who looks then. */
+static void silence_begins_with_the_last_byte(void **state)
+{
+	uint64_t heard = now + SMD_SECOND_NS / 10;
+
+	(void)state;
+	smd_lane_received(&lane, 1);
+	assert_int_not_equal(lane.heard_ns, 0);
+	lane.heard_ns = heard;
+	asked_in(14);
+	assert_int_equal(smd_heartbeat_left_ns(&heartbeat, LIMIT), heard + LIMIT - now);
+	now = heard + LIMIT;
+	assert_int_equal(smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_SILENT);
+	assert_int_equal(smd_heartbeat_left_ns(&heartbeat, LIMIT), 0);
+}
+
+/* The time in which we stood still counts no more than before. */
+static void what_came_before_our_own_standstill_is_not_their_silence(void **state)
+{
+	(void)state;
+	smd_lane_received(&lane, 1);
+	lane.heard_ns = now;
+	now += 3600 * SMD_SECOND_NS;
+	assert_int_equal(smd_heartbeat_poll(&heartbeat, &lane, now, LIMIT), SMD_HEARTBEAT_ALIVE);
+	assert_int_equal(smd_heartbeat_left_ns(&heartbeat, LIMIT), LIMIT - LIMIT / 4);
+}
+
 static void a_small_limit_is_looked_at_more_often(void **state)
 {
 	(void)state;
@@ -196,6 +224,8 @@ int main(void)
 		cmocka_unit_test_setup(a_single_byte_is_a_sign_of_life, set_up),
 		cmocka_unit_test_setup(an_answer_is_asked_for_again_and_again, set_up),
 		cmocka_unit_test_setup(our_own_standstill_is_not_their_silence, set_up),
+		cmocka_unit_test(silence_begins_with_the_last_byte),
+		cmocka_unit_test(what_came_before_our_own_standstill_is_not_their_silence),
 		cmocka_unit_test(a_small_limit_is_looked_at_more_often),
 		cmocka_unit_test(a_limit_is_told_in_seconds),
 	};
