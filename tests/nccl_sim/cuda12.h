@@ -31,6 +31,12 @@ static inline cudaError_t cudaGraphAddDependencies_v2(cudaGraph_t graph,
 	return cudaGraphAddDependencies(graph, from, to, edges, count);
 }
 
+static inline cudaError_t cudaStreamUpdateCaptureDependencies_v2(cudaStream_t stream,
+	cudaGraphNode_t *nodes, const cudaGraphEdgeData *edges, size_t count, unsigned flags)
+{
+	return cudaStreamUpdateCaptureDependencies(stream, nodes, edges, count, flags);
+}
+
 static inline cudaError_t smd_add_dependencies(cudaGraph_t graph, const cudaGraphNode_t *from,
 	const cudaGraphNode_t *to, size_t count)
 {

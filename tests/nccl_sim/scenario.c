@@ -423,7 +423,10 @@ static void lost(const struct smd_rank *rank, ncclComm_t communicator)
 
 static void leave(const struct smd_rank *rank, ncclComm_t communicator)
 {
-	work_until_lost(rank, communicator, rank->rank == 1 ? 5 : 0);
+	enum { TURNS = 5 };
+	const char *leaves = getenv("SCENARIO_LEAVES"); /* a rank */
+
+	work_until_lost(rank, communicator, leaves && rank->rank == atoi(leaves) ? TURNS : 0);
 }
 
 static const struct scenario {
