@@ -19,16 +19,29 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct log_line lines[LINES_MAX];
 static unsigned nlines;
 static unsigned lost;
+static enum nccl_log_level echoed = NCCL_LOG_NONE;
+
+/* With the lock. */
+static void echo(enum nccl_log_level level, const char *format, va_list args)
+{
+	if (level <= echoed) {
+		vfprintf(stderr, format, args);
+		fputc('\n', stderr);
+	}
+}
 
 void logbook_write(enum nccl_log_level level, unsigned long subsystems, const char *file, int line,
 	const char *format, ...)
 {
 	va_list args;
+	va_list again;
 
 	(void)file;
 	(void)line;
 	va_start(args, format);
+	va_copy(again, args);
 	pthread_mutex_lock(&lock);
+	echo(level, format, again);
 	if (nlines < LINES_MAX) {
 		lines[nlines].level = level;
 		lines[nlines].subsystems = subsystems;
@@ -38,6 +51,7 @@ void logbook_write(enum nccl_log_level level, unsigned long subsystems, const ch
 		lost++;
 	}
 	pthread_mutex_unlock(&lock);
+	va_end(again);
 	va_end(args);
 }
 
@@ -56,6 +70,13 @@ int logbook_count(enum nccl_log_level level, const char *text)
 bool logbook_has(enum nccl_log_level level, const char *text)
 {
 	return logbook_count(level, text) > 0;
+}
+
+void logbook_echo(enum nccl_log_level level)
+{
+	pthread_mutex_lock(&lock);
+	echoed = level;
+	pthread_mutex_unlock(&lock);
 }
 
 void logbook_clear(void)

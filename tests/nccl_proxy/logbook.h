@@ -19,6 +19,9 @@ int logbook_count(enum nccl_log_level level, const char *text);
 
 void logbook_clear(void);
 
+/* From now on lines up to this level go to standard error at once, too. */
+void logbook_echo(enum nccl_log_level level);
+
 /* To standard error, each line after `owner`. */
 void logbook_print(const char *owner);
 

@@ -249,10 +249,15 @@ int proxy_start(struct proxy *proxy, struct proxy_op *op)
 	return result;
 }
 
-int proxy_fill_and_start(struct proxy *proxy, struct proxy_op *op)
+void proxy_fill(struct proxy *proxy, struct proxy_op *op)
 {
 	memset(proxy_slot(proxy, PROXY_RECEIVE, op->slot), UNTOUCHED, proxy->shape.slot_bytes);
 	pattern_fill(source(proxy, op), op->dtype, 0, op->count, proxy->rank, op->seed);
+}
+
+int proxy_fill_and_start(struct proxy *proxy, struct proxy_op *op)
+{
+	proxy_fill(proxy, op);
 	return proxy_start(proxy, op);
 }
 

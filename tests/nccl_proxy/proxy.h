@@ -74,7 +74,9 @@ unsigned char *proxy_slot(const struct proxy *proxy, enum proxy_side side, unsig
 
 /* iallreduce(), and its result. op->request stays NULL where it could not begin now. */
 int proxy_start(struct proxy *proxy, struct proxy_op *op);
-/* The same, with the slots filled first. */
+/* Fills the slots of what is to be sent and received. */
+void proxy_fill(struct proxy *proxy, struct proxy_op *op);
+/* That, and the start. */
 int proxy_fill_and_start(struct proxy *proxy, struct proxy_op *op);
 /* test(), and its result. op->request becomes NULL when it is done. */
 int proxy_test(struct proxy *proxy, struct proxy_op *op);

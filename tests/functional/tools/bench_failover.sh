@@ -9,18 +9,24 @@ scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
 status=0
-"$bench" --build="$build" --ranks=2 --rounds=1 --long=4M --by=kill,stop,drain,join --limit-ms=-1000 --json >"$scratch/done" 2>"$scratch/err" ||
+"$bench" --build="$build" --over=shm --ranks=2 --rounds=1 --long=4M --by=kill,stop,drain,join --limit-ms=-1000 --json >"$scratch/done" 2>"$scratch/err" ||
 	status=$?
 [ "$status" = 1 ]
-grep -q "^bench-failover: kill: must be at most -1000 ms in the median, got [0-9.-]*, and [0-9.-]* at worst$" "$scratch/err"
+grep -q "^bench-failover: shm kill: must be at most -1000 ms in the median, got [0-9.-]*, and [0-9.-]* at worst$" "$scratch/err"
 python3 - "$scratch/done" <<-'END'
 	import json, sys
 	done = json.load(open(sys.argv[1]))
-	rows = [(row["way"], row["size"], len(row["stalls_ms"])) for row in done["results"]]
-	assert done["ranks"] == 2 and rows == [("kill", "1M", 1), ("stop", "1M", 1), ("drain", "4M", 1), ("join", "4M", 1)], done
+	rows = [(row["over"], row["way"], row["size"], len(row["stalls_ms"])) for row in done["results"]]
+	assert done["ranks"] == 2 and rows == [("shm", "kill", "1M", 1), ("shm", "stop", "1M", 1), ("shm", "drain", "4M", 1), ("shm", "join", "4M", 1)], done
 END
-"$bench" --build="$build" --ranks=2 --rounds=1 --by=none --limit-ms=-1000 | grep -q "^none *1M *median "
-for wrong in --by=magic --servers=1 --limit=soon --limit-ms=soon --color; do
+"$bench" --build="$build" --over=tcp --ranks=2 --rounds=1 --by=none --limit-ms=-1000 | grep -q "^tcp *none *1M *median "
+over=collnet
+[ ! -e "$build/tests/staged_failover" ] || over=$over,staged # which needs CUDA's headers
+"$bench" --build="$build" --over="$over" --ranks=2 --rounds=1 --by=kill >"$scratch/done"
+for one in ${over//,/ }; do
+	grep -q "^$one *kill *1M *median " "$scratch/done"
+done
+for wrong in --over=magic --by=magic --servers=1 --limit=soon --limit-ms=soon --color; do
 	status=0
 	"$bench" --build="$build" $wrong 2>/dev/null || status=$?
 	[ "$status" = 2 ]
