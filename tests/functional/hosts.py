@@ -94,6 +94,12 @@ class Hosts:
             subprocess.run(["nsenter", "--net", "--mount", "--target", file.read(), "mount", "--bind", path, f"/sys/class/net/{interface}/speed"],
                            check=True)
 
+    def limit(self, name, interface, rate):
+        """What the host sends there has that rate, in tc's words."""
+        with open(os.path.join(self.folder, name), encoding="ascii") as file:
+            subprocess.run(["nsenter", "--net", "--target", file.read(), "tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", rate,
+                            "burst", "64k", "latency", "400ms"], check=True)
+
     def end(self):
         for holder in self.holders:
             holder.kill()

@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, hosts, pool, processes_of, reduction_servers, wait_until
 
@@ -13,6 +14,7 @@ from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, hosts, pool, process
 SERVE = 'echo "$*" >{folder}/$SUMMAND_REPLICA; echo ready >&$SUMMAND_NOTIFY_FD; exec sleep 1000'
 MIB = 1 << 20
 ITERATIONS = 8
+VERDICT_S = 5   # in which ranks see that a trial of servers is lost
 
 
 class HybridTest(JobTest):
@@ -299,9 +301,11 @@ class HybridTest(JobTest):
         for replica in "workerpool2-0", "workerpool2-1", "workerpool2-2":
             self.assertIn(f"{replica} was killed by signal 9 (Killed): training goes on with the other 3 of 4", log)
 
-    def start_with_spare_reducers(self):
-        """Three real ranks, a server and three spare reducers, all of which the ranks have reached."""
+    def start_with_spare_reducers(self, rate=None):
+        """Three real ranks, a server, whose link has that rate, and three spare reducers; the ranks have reached all."""
         self.make_star_with_fast_server("one", "two", "three")
+        if rate:
+            self.made.limit("server", "eth1", rate)
         run = self.start([*self.paced(), reduction_servers(1)], *self.made.flags("one", "two", "three", "server"), "--grace=5",
                          labels={"success-policy": "all-workers"})
         self.wait_for_log(run, "workerpool0-0", "3 ranks, 4 shards")
@@ -318,6 +322,16 @@ class HybridTest(JobTest):
         log = self.read(run, "logs/job.log")
         self.assertIn("workerpool2-0 was killed by signal 9 (Killed): training goes on with the other 3 of 4", log)
         self.assertIn("a spare reducer on each of these", log)
+
+    def test_spare_reducers_are_used_where_the_server_is_slow(self):
+        """Its interface reports 10 Gbit/s, and its link carries 20 Mbit/s: reducers are tried, and stay."""
+        run = self.start_with_spare_reducers("20mbit")
+        self.wait_for_log(run, "workerpool0-0", "is tried with a share", 3)
+        time.sleep(VERDICT_S)
+        self.end_well(run)
+        shares = re.findall(r"servers' shares, %: ([\d. ]+);", self.read(run, "logs/workerpool0-0.log"))
+        self.assertEqual(shares[0].split()[1:], ["0.0"] * 3)
+        self.assertNotEqual(shares[-1].split()[1:], ["0.0"] * 3)
 
     def test_no_server_is_left_beside_spare_reducers(self):
         """Scaled down to none, and up again."""
