@@ -9,8 +9,8 @@
 
 #define REDUCTION_SERVER_PROGRAM "summand-reduction-server"
 #define MPI_PROGRAM              "summand-mpi"
-/* A reduction server: program, --listen, --token-file, --bandwidth, --share; a chief with an mpirun: program,
- * --processes, --launcher, launch, --. */
+/* A reduction server: program, --listen, --token-file, --bandwidth, --share, --spare; a chief with an mpirun:
+ * program, --processes, --launcher, launch, --. */
 #define OWN_WORDS_MAX 6
 
 static int expand(
@@ -52,6 +52,27 @@ static int append_option(char **argv, size_t *count, const char *name, const cha
 	return 0;
 }
 
+static int append_word(char **argv, size_t *count, const char *word)
+{
+	argv[*count] = strdup(word);
+	if (!argv[*count]) {
+		return -ENOMEM;
+	}
+	*count += 1;
+	return 0;
+}
+
+static int append_share(char **argv, size_t *count, const struct smd_placement *placement)
+{
+	char text[32];
+	int ret;
+
+	snprintf(text, sizeof(text), "%u/%u", placement->reducer_share.part,
+		placement->reducer_share.whole);
+	ret = append_option(argv, count, "share", text);
+	return ret || !placement->spares_reducers ? ret : append_word(argv, count, "--spare");
+}
+
 /* The spec's own args come after these, and win. */
 static int append_reduction_server(
 	char **argv, size_t *count, const struct smd_placement *placement, int pool, int index)
@@ -79,21 +100,9 @@ static int append_reduction_server(
 		ret = append_option(argv, count, "bandwidth", text);
 	}
 	if (!ret && smd_placement_is_reducer(placement, index)) {
-		snprintf(text, sizeof(text), "%u/%u", placement->reducer_share.part,
-			placement->reducer_share.whole);
-		ret = append_option(argv, count, "share", text);
+		ret = append_share(argv, count, placement);
 	}
 	return ret;
-}
-
-static int append_word(char **argv, size_t *count, const char *word)
-{
-	argv[*count] = strdup(word);
-	if (!argv[*count]) {
-		return -ENOMEM;
-	}
-	*count += 1;
-	return 0;
 }
 
 /* The chief's, before its command. */

@@ -52,7 +52,8 @@ struct smd_placement {
 	int first_reducer;
 	int nreducers;
 	int nabsent; /* of those before it so many, the last ones, are not to run in this attempt */
-	struct smd_share reducer_share; /* and get so much of a server's chunks; part 0: none are */
+	struct smd_share reducer_share; /* and get so much of a server's chunks; part 0: none are; */
+	int spares_reducers; /* but only where operations gain by it, or no other server is left */
 };
 
 /* Whether that reduction server is a reducer on a worker's host. */
@@ -136,7 +137,8 @@ void smd_shell_quote(const char *text, FILE *out);
  * frees with smd_argv_free(); -E2BIG when a word would be longer than SMD_STRING_SIZE_MAX. A
  * reduction server's is its program: ["summand-reduction-server",
  * "--listen=HOST:PORT", "--token-file=FILE" where the job has a token, "--bandwidth=RATE" where it is
- * known, "--share=PART/WHOLE" where it is a reducer on a worker's host, args...].
+ * known, "--share=PART/WHOLE" where it is a reducer on a worker's host, "--spare" where that is one,
+ * args...].
  */
 int smd_contract_argv(const struct smd_contract *contract, int pool, int index,
 	const struct smd_environment *environment, char ***out);

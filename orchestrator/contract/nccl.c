@@ -59,6 +59,12 @@ static int servers_together(const struct smd_contract *contract, unsigned long *
 	return 1;
 }
 
+/* Spare ones carry nothing while servers do. */
+static int reducers_carry(const struct smd_placement *placement, unsigned long servers)
+{
+	return placement->nreducers > 0 && (!placement->spares_reducers || servers == 0);
+}
+
 /* How much the servers carry for each node, so that the plugin's tuner knows where they pay. The same for all replicas. */
 static int add_links(const struct smd_contract *contract, struct smd_environment *out)
 {
@@ -67,7 +73,7 @@ static int add_links(const struct smd_contract *contract, struct smd_environment
 	if (!servers_together(contract, &servers)) {
 		return 0;
 	}
-	if (contract->placement->nreducers > 0) {
+	if (reducers_carry(contract->placement, servers)) {
 		servers = servers_with_reducers(servers, node, (unsigned long)contract->placement->nreducers);
 	}
 	while (servers > SMD_SHARE_TERM_MAX || node > SMD_SHARE_TERM_MAX) {

@@ -79,6 +79,7 @@ void smd_placement_forget_hosts(struct smd_placement *placement)
 	placement->nreducers = 0;
 	placement->nabsent = 0;
 	placement->reducer_share = (struct smd_share){0, 0};
+	placement->spares_reducers = 0;
 	for (size_t i = 0; i < placement->nhosts; i++) {
 		free(placement->hosts[i].interface);
 		free(placement->hosts[i].token_file);

@@ -1,4 +1,4 @@
-/* Decides which hosts get reducers, and with which share. */
+/* Decides which hosts get reducers, with which share, and whether these are spare. */
 #include "orchestrator/runner/reducers.h"
 
 #include <errno.h>
@@ -112,26 +112,29 @@ static int add_one(struct smd_run *run, int host, unsigned mbps, struct smd_erro
 	return 0;
 }
 
-static void tell(struct smd_run *run, const struct smd_hybrid *hybrid, struct smd_share share)
+static void tell(struct smd_run *run, const struct smd_hybrid *hybrid)
 {
+	const struct smd_placement *placement = run->hosts.placement;
+	char reducers[SENTENCE_MAX / 2] = ": a reducer on each of these, of equal shares";
 	char text[SENTENCE_MAX];
 
-	snprintf(text, sizeof(text),
-		"%d reduction server%s for %d workers' hosts: a reducer on each of these%s",
-		hybrid->servers, hybrid->servers == 1 ? "" : "s", hybrid->workers,
-		hybrid->servers ? "" : ", of equal shares");
-	if (hybrid->servers) {
-		size_t length = strlen(text);
-
-		snprintf(text + length, sizeof(text) - length, ", with %u/%u of a server's share",
-			share.part, share.whole);
+	if (placement->spares_reducers) {
+		snprintf(reducers, sizeof(reducers),
+			", enough by what interfaces report: a spare reducer on each of these, used "
+			"where operations gain by it");
+	} else if (hybrid->servers) {
+		snprintf(reducers, sizeof(reducers),
+			": a reducer on each of these, with %u/%u of a server's share",
+			placement->reducer_share.part, placement->reducer_share.whole);
 	}
+	snprintf(text, sizeof(text), "%d reduction server%s for %d workers' hosts%s",
+		hybrid->servers, hybrid->servers == 1 ? "" : "s", hybrid->workers, reducers);
 	smd_announce_scaling(&run->display, &run->stream, text);
 }
 
-/* More than a rank can use would fail all of them. */
-static int leave_out(
-	struct smd_run *run, const struct smd_hybrid *hybrid, struct smd_error *error)
+/* More than a rank can use would fail all of them. Nobody misses spare ones. */
+static int leave_out(struct smd_run *run, const struct smd_hybrid *hybrid, int is_spare,
+	struct smd_error *error)
 {
 	int servers = run->status.nservers;
 	char text[SENTENCE_MAX];
@@ -143,6 +146,9 @@ static int leave_out(
 			"have fewer workers' hosts, or more servers and no reducers",
 			SMD_JOB_SERVERS_MAX, servers, hybrid->workers);
 	}
+	if (is_spare) {
+		return 0;
+	}
 	snprintf(text, sizeof(text),
 		"%d reduction server%s for %d workers' hosts: no reducers on these, since a rank can "
 		"use %d servers at most; have more reduction servers instead",
@@ -151,34 +157,49 @@ static int leave_out(
 	return 0;
 }
 
-static int add_all(struct smd_run *run, const struct host_use *uses, const struct smd_hybrid *hybrid,
-	int knows_rates, struct smd_error *error)
+/* What each gets; part 0: there are to be none. Interfaces may report far more than they carry, so
+ * where servers are enough by these, and too few if all links are equal, reducers are there, and
+ * spare. */
+static struct smd_share decide(const struct smd_hosts *hosts, const struct host_use *uses,
+	const struct smd_hybrid *hybrid, int *is_spare)
 {
-	struct smd_placement *placement = run->hosts.placement;
+	const struct smd_hybrid equal = add_up(hosts, uses, 0);
 	struct smd_share share = smd_hybrid_share(hybrid);
-	uint64_t mbps = hybrid->servers ? hybrid->servers_mbps / (unsigned)hybrid->servers
-					: hybrid->worker_mbps;
-	int ret = 0;
 
 	/* Alone it gets everything: a program that asks for servers finds one. */
 	if (hybrid->workers == 1 && hybrid->servers == 0) {
 		share = (struct smd_share){1, 1};
 	}
+	*is_spare = share.part == 0;
+	return *is_spare ? smd_hybrid_share(&equal) : share;
+}
+
+static int add_all(struct smd_run *run, const struct host_use *uses, const struct smd_hybrid *hybrid,
+	int knows_rates, struct smd_error *error)
+{
+	struct smd_placement *placement = run->hosts.placement;
+	int is_spare;
+	struct smd_share share = decide(&run->hosts, uses, hybrid, &is_spare);
+	uint64_t mbps = hybrid->servers ? hybrid->servers_mbps / (unsigned)hybrid->servers
+					: hybrid->worker_mbps;
+	int ret = 0;
+
 	if (share.part == 0) {
 		return 0;
 	}
 	if (run->status.nservers + hybrid->workers > SMD_JOB_SERVERS_MAX) {
-		return leave_out(run, hybrid, error);
+		return leave_out(run, hybrid, is_spare, error);
 	}
 	placement->first_reducer = run->status.nservers;
 	placement->reducer_share = share;
+	placement->spares_reducers = is_spare;
 	for (int i = 0; i < run->hosts.nhosts && !ret; i++) {
 		ret = uses[i].has_worker
 			      ? add_one(run, i, knows_rates ? (unsigned)mbps : 0, error)
 			      : 0;
 	}
 	if (!ret) {
-		tell(run, hybrid, share);
+		tell(run, hybrid);
 	}
 	return ret;
 }

@@ -85,6 +85,21 @@ class Hosts:
                               (host, ["address", "add", f"10.77.0.{i}/24", "dev", "eth1"]), (host, ["link", "set", "eth1", "up"])):
                 subprocess.run([*inside, str(at), "ip", *words], check=True)
 
+    def report(self, name, interface, mbps):
+        """From now on the host's interface says that it is so fast."""
+        path = os.path.join(self.folder, f"{name}.{interface}.speed")
+        with open(path, "w", encoding="ascii") as file:
+            file.write(f"{mbps}\n")
+        with open(os.path.join(self.folder, name), encoding="ascii") as file:
+            subprocess.run(["nsenter", "--net", "--mount", "--target", file.read(), "mount", "--bind", path, f"/sys/class/net/{interface}/speed"],
+                           check=True)
+
+    def limit(self, name, interface, rate):
+        """What the host sends there has that rate, in tc's words."""
+        with open(os.path.join(self.folder, name), encoding="ascii") as file:
+            subprocess.run(["nsenter", "--net", "--target", file.read(), "tc", "qdisc", "add", "dev", interface, "root", "tbf", "rate", rate,
+                            "burst", "64k", "latency", "400ms"], check=True)
+
     def end(self):
         for holder in self.holders:
             holder.kill()

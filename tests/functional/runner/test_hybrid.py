@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, hosts, pool, processes_of, reduction_servers, wait_until
 
@@ -13,6 +14,7 @@ from job import BIN, LONG, SUMMAND, JobTest, at_once, bash, hosts, pool, process
 SERVE = 'echo "$*" >{folder}/$SUMMAND_REPLICA; echo ready >&$SUMMAND_NOTIFY_FD; exec sleep 1000'
 MIB = 1 << 20
 ITERATIONS = 8
+VERDICT_S = 5   # in which ranks see that a trial of servers is lost
 
 
 class HybridTest(JobTest):
@@ -84,6 +86,43 @@ class HybridTest(JobTest):
         self.assert_code(run, 1)
         self.assertIn("summand-hybrid: on: reduction servers and reducers on the workers' hosts must be at most 64 together, "
                       "as many as a rank can use, got 63 and 2", run.err)
+
+    def make_star_with_fast_server(self, *workers):
+        """One more host has a server alone, and its interface reports ten times what the others do, though all are alike."""
+        self.made.make_star(*workers, "server")
+        for name in workers:
+            self.made.report(name, "eth1", 1000)
+
+    def test_servers_are_enough_by_their_interfaces(self):
+        """And too few if all links are equal: reducers have the share of that case, and are spare. What NCCL is told is of the servers."""
+        self.make_star_with_fast_server("one", "two")
+        work = bash('echo "$SUMMAND_REDUCTION_SERVERS $SUMMAND_NCCL_SERVER_LINKS"')
+        for flag in "auto", "on":
+            run = self.run_over(["one", "two", "server"], [work, work, self.servers()], f"--hybrid={flag}")
+            self.assert_code(run, 0)
+            self.assertEqual(self.words_of(0), (3, ["--bandwidth=10000mbps"]))
+            self.assertEqual(self.words_of(1), (1, ["--bandwidth=10000mbps", "--share=1/2", "--spare"]))
+            self.assertEqual(self.words_of(2), (2, ["--bandwidth=10000mbps", "--share=1/2", "--spare"]))
+            known, links = self.read(run, "logs/workerpool0-0.log").split()
+            self.assertEqual([address.partition(":")[0] for address in known.split(",")], ["10.77.0.3", "10.77.0.1", "10.77.0.2"])
+            self.assertEqual(links, "10000/1000")
+            self.assertIn("1 reduction server for 2 workers' hosts, enough by what interfaces report: a spare reducer on each of these, "
+                          "used where operations gain by it", run.out)
+            self.assertEqual(self.read_json(run, "state.json")["reductionServers"]["reducerCount"], 2)
+        self.assert_code(self.run_over(["one", "two", "server"], [work, work, self.servers()], "--hybrid=off"), 0)
+        self.assertEqual([self.words_of(index) is not None for index in range(2)], [True, False])
+
+    def test_more_than_a_rank_can_use_with_spare_ones(self):
+        """By default nobody hears of it: interfaces say that nothing is missed."""
+        self.make_star_with_fast_server("one", "two")
+        lines, pools = ["one", "two", "server slots=63"], [self.work, self.work, self.servers(63)]
+        run = self.run_over(lines, pools)
+        self.assert_code(run, 0)
+        self.assertNotIn("reducer", run.out)
+        self.assertEqual(len(self.read(run, "logs/workerpool0-0.log").split(",")), 63)
+        run = self.run_over(lines, pools, "--hybrid=on")
+        self.assert_code(run, 1)
+        self.assertIn("must be at most 64 together, as many as a rank can use, got 63 and 2", run.err)
 
     def test_no_servers_at_all(self):
         """Only where it is asked for, by the label or by a pool of none; the reducers are real ones then, and results are right."""
@@ -261,6 +300,48 @@ class HybridTest(JobTest):
         log = self.read(run, "logs/job.log")
         for replica in "workerpool2-0", "workerpool2-1", "workerpool2-2":
             self.assertIn(f"{replica} was killed by signal 9 (Killed): training goes on with the other 3 of 4", log)
+
+    def start_with_spare_reducers(self, rate=None):
+        """Three real ranks, a server, whose link has that rate, and three spare reducers; the ranks have reached all."""
+        self.make_star_with_fast_server("one", "two", "three")
+        if rate:
+            self.made.limit("server", "eth1", rate)
+        run = self.start([*self.paced(), reduction_servers(1)], *self.made.flags("one", "two", "three", "server"), "--grace=5",
+                         labels={"success-policy": "all-workers"})
+        self.wait_for_log(run, "workerpool0-0", "3 ranks, 4 shards")
+        return run
+
+    def test_the_server_is_killed_beside_spare_reducers(self):
+        """These serve then, every result is right, and the server is taken in again when it is back."""
+        run = self.start_with_spare_reducers()
+        self.kill("workerpool2-0")
+        for rank in "workerpool0-0", "workerpool1-0", "workerpool1-1":
+            self.wait_for_log(run, rank, "3 of 4 reduction servers go on")
+            self.wait_for_log(run, rank, "of servers that are there again too")
+        self.end_well(run)
+        log = self.read(run, "logs/job.log")
+        self.assertIn("workerpool2-0 was killed by signal 9 (Killed): training goes on with the other 3 of 4", log)
+        self.assertIn("a spare reducer on each of these", log)
+
+    def test_spare_reducers_are_used_where_the_server_is_slow(self):
+        """Its interface reports 10 Gbit/s, and its link carries 20 Mbit/s: reducers are tried, and stay."""
+        run = self.start_with_spare_reducers("20mbit")
+        self.wait_for_log(run, "workerpool0-0", "is tried with a share", 3)
+        time.sleep(VERDICT_S)
+        self.end_well(run)
+        shares = re.findall(r"servers' shares, %: ([\d. ]+);", self.read(run, "logs/workerpool0-0.log"))
+        self.assertEqual(shares[0].split()[1:], ["0.0"] * 3)
+        self.assertNotEqual(shares[-1].split()[1:], ["0.0"] * 3)
+
+    def test_no_server_is_left_beside_spare_reducers(self):
+        """Scaled down to none, and up again."""
+        run = self.start_with_spare_reducers()
+        self.scale(run, 0)
+        self.wait_for_log(run, "workerpool0-0", "with 3 shards of servers that stay")
+        self.scale(run, 1)
+        for rank in "workerpool0-0", "workerpool1-0", "workerpool1-1":
+            self.wait_for_log(run, rank, "4 of 4 reduction servers go on")
+        self.end_well(run)
 
     def test_parameter_servers_are_in_the_way(self):
         run = self.run_job([self.work, self.work, pool(["true"])], "--hybrid=on")

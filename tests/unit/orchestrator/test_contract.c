@@ -222,6 +222,38 @@ static void later_variables_see_earlier_ones(void **state)
 	contract_close(&replica);
 }
 
+/* On the hosts of workers it has a share, and may be spare. */
+static void a_reducer_is_told_its_share(void **state)
+{
+	struct smd_job job;
+	struct contracted replica;
+	char **argv;
+
+	(void)state;
+	contract_job(&job, 3, 2, 0);
+	job.pools[2].role = SMD_ROLE_REDUCTION_SERVER;
+	contract_open(&replica, &job, 2, 1);
+	replica.placement.first_reducer = 1;
+	replica.placement.nreducers = 1;
+	replica.placement.reducer_share = (struct smd_share){5, 14};
+	for (int spare = 0; spare <= 1; spare++) {
+		replica.placement.spares_reducers = spare;
+		assert_int_equal(
+			smd_contract_argv(replica.contract, 2, 1, &replica.environment, &argv), 0);
+		assert_string_equal(argv[2], "--share=5/14");
+		if (spare) {
+			assert_string_equal(argv[3], "--spare");
+		}
+		assert_null(argv[3 + spare]);
+		smd_argv_free(argv);
+		assert_int_equal(
+			smd_contract_argv(replica.contract, 2, 0, &replica.environment, &argv), 0);
+		assert_null(argv[2]);
+		smd_argv_free(argv);
+	}
+	contract_close(&replica);
+}
+
 static void an_engines_placement_is_used(void **state)
 {
 	char *chief[] = {TEXT("[::1]:4000"), NULL};
@@ -454,6 +486,13 @@ static void nccl_is_told_of_servers_links(void **state)
 	placement->nabsent = 1; /* (9 * 10000 + 50000) / 4 */
 	contract_next(&process, 1, 0, 0);
 	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "35000/10000"));
+	placement->spares_reducers = 1; /* they carry nothing, */
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "50000/10000"));
+	placement->nabsent = 2; /* unless nobody else does */
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "22500/10000"));
+	placement->spares_reducers = 0;
 	placement->nabsent = 0;
 	placement->first_reducer = 0; /* reducers alone are a ring's equals: 9 * 10000 / 4 */
 	contract_next(&process, 1, 0, 0);
@@ -542,6 +581,7 @@ int main(void)
 		cmocka_unit_test(a_reduction_server_is_no_worker),
 		cmocka_unit_test(a_reduction_server_is_told_what_it_carries),
 		cmocka_unit_test(later_variables_see_earlier_ones),
+		cmocka_unit_test(a_reducer_is_told_its_share),
 		cmocka_unit_test(an_engines_placement_is_used),
 		cmocka_unit_test(every_process_of_pytorch_is_a_rank),
 		cmocka_unit_test(a_launcher_on_each_node_is_told_of_nodes),
