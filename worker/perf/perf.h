@@ -66,6 +66,7 @@ struct perf_row {
 	double min_us;
 	double max_us;
 	double high_us; /* the 95th percentile */
+	double mean_us; /* which bandwidth follows from where some operations pay for others */
 	double cpu_us; /* processor time of a rank's process per operation, the mean of all ranks; 0
 			  with one iteration */
 	struct perf_processor spent; /* of this rank, in the timed iterations */

@@ -14,7 +14,7 @@
 #define ALIGNMENT    4096
 
 /* What each rank tells the others about a size. */
-enum { MEDIAN, MIN, MAX, HIGH, TIMES, CPU = TIMES, WRONG, FIGURES };
+enum { MEDIAN, MIN, MAX, HIGH, MEAN, TIMES, CPU = TIMES, WRONG, FIGURES };
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -45,7 +45,7 @@ static int gather(smd_comm *comm, const int32_t mine[FIGURES], struct perf_row *
 	for (int r = 0; ret == 0 && r < nranks; r++) {
 		const int32_t *one = all + r * FIGURES;
 		double *slowest[TIMES] = {
-			&row->median_us, &row->min_us, &row->max_us, &row->high_us};
+			&row->median_us, &row->min_us, &row->max_us, &row->high_us, &row->mean_us};
 
 		for (int f = 0; f < TIMES; f++) {
 			double us = one[f] / TICKS_PER_US;
@@ -57,6 +57,16 @@ static int gather(smd_comm *comm, const int32_t mine[FIGURES], struct perf_row *
 	}
 	free(all);
 	return ret;
+}
+
+static double mean(const double *times, int n)
+{
+	double sum = 0;
+
+	for (int i = 0; i < n; i++) {
+		sum += times[i];
+	}
+	return sum / n;
 }
 
 static int measure(struct perf_run *run, struct perf_row *row)
@@ -84,6 +94,7 @@ static int measure(struct perf_run *run, struct perf_row *row)
 	mine[MIN] = ticks(times[0]);
 	mine[MAX] = ticks(times[n - 1]);
 	mine[HIGH] = ticks(times[(n - 1) * PERCENTILE / 100]);
+	mine[MEAN] = ticks(mean(times, n));
 	mine[CPU] = run->timed ? ticks(run->spent.own_us / run->timed / settings->inflight) : 0;
 	mine[WRONG] = run->wrong < INT32_MAX ? (int32_t)run->wrong : INT32_MAX;
 	return gather(run->comms[0], mine, row);

@@ -100,12 +100,13 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 		double idle = idle_percent(row, 1);
 
 		json_array_append_new(results,
-			json_pack("{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f}, "
+			json_pack("{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f, s:f}, "
 				  "s:f, s:o, s:f, s:f, s:I, s:o*}",
 				"bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count,
 				"dtype", smd_dtype_name(settings->dtype), "op",
 				smd_op_name(settings->op), "time_us", "median", row->median_us,
 				"min", row->min_us, "max", row->max_us, "p95", row->high_us,
+				"mean", row->mean_us,
 				"cpu_us", row->cpu_us, "idle_percent",
 				idle < 0 ? json_null() : json_real(idle), "algbw_GBps", algbw(row),
 				"busbw_GBps", busbw(settings, row), "wrong", (json_int_t)row->wrong,

@@ -47,6 +47,7 @@ class LocalTest(ProgramTest):
             self.assertEqual((result["dtype"], result["op"], result["wrong"]), ("int32", "sum", 0))
             time_us = result["time_us"]
             self.assertTrue(0 < time_us["min"] <= time_us["median"] <= time_us["p95"] <= time_us["max"])
+            self.assertTrue(time_us["min"] <= time_us["mean"] <= time_us["max"])
             self.assertGreater(result["cpu_us"], 0)
             self.assertAlmostEqual(result["algbw_GBps"], result["bytes"] / time_us["median"] / 1e3, delta=1e-3)
             self.assertAlmostEqual(result["busbw_GBps"], result["algbw_GBps"] * 2 * 3 / 4, delta=1e-3)
