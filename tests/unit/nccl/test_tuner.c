@@ -11,15 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "worker/nccl_plugin/abi/nccl_abi.h"
-
-#define ALGORITHMS 7
-#define PROTOCOLS  3
-#define MIB        ((size_t)1 << 20)
-#define UNTOUCHED  (-7)
-#define SHUT       (-2)
-
-typedef float costs[ALGORITHMS][PROTOCOLS];
+#include "tests/unit/nccl/tuner_tables.h"
 
 /* What NCCL would have without NVLS: network latencies, and no CollNet but with the simple
  * protocol. */
@@ -32,107 +24,6 @@ static const costs of_nccl = {
 	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
 	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
 };
-
-static void *library;
-static unsigned informed, warned;
-static char last_line[1024];
-
-static void log_line(enum nccl_log_level level, unsigned long subsystems, const char *file,
-	int line, const char *format, ...)
-{
-	va_list args;
-
-	(void)file;
-	(void)line;
-	va_start(args, format);
-	vsnprintf(last_line, sizeof(last_line), format, args);
-	va_end(args);
-	warned += level == NCCL_LOG_WARN;
-	informed += level == NCCL_LOG_INFO && subsystems == NCCL_SUB_TUNING;
-}
-
-static void *table_of(const char *name)
-{
-	void *table = dlsym(library, name);
-
-	assert_non_null(table);
-	return table;
-}
-
-/* One interface to the versions that show costs. */
-static void *open_tuner_for(int version, size_t nranks, size_t nnodes)
-{
-	void *ctx = &ctx;
-
-	if (version == 2) {
-		const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
-
-		assert_int_equal(v2->init(nranks, nnodes, log_line, &ctx), NCCL_SUCCESS);
-	} else if (version == 3) {
-		const struct nccl_tuner_v3 *v3 = table_of("ncclTunerPlugin_v3");
-
-		assert_int_equal(v3->init(nranks, nnodes, log_line, &ctx), NCCL_SUCCESS);
-	} else if (version == 4) {
-		const struct nccl_tuner_v4 *v4 = table_of("ncclTunerPlugin_v4");
-
-		assert_int_equal(v4->init(nranks, nnodes, log_line, &ctx), NCCL_SUCCESS);
-	} else {
-		const struct nccl_tuner_v5 *v5 = table_of("ncclTunerPlugin_v5");
-		struct nccl_nvl_domain_v5 domain = {(int)nnodes, 2, 2};
-
-		assert_int_equal(
-			v5->init(&ctx, 1, nranks, nnodes, log_line, &domain, NULL), NCCL_SUCCESS);
-	}
-	return ctx;
-}
-
-static void *open_tuner(int version, size_t nnodes)
-{
-	return open_tuner_for(version, 2 * nnodes, nnodes);
-}
-
-static void ask(int version, void *ctx, int function, size_t bytes, costs table)
-{
-	int nchannels = UNTOUCHED;
-	float **rows = (float **)table;
-
-	if (version == 3) {
-		const struct nccl_tuner_v3 *v3 = table_of("ncclTunerPlugin_v3");
-
-		assert_int_equal(v3->getCollInfo(ctx, function, bytes, 1, rows, ALGORITHMS,
-					 PROTOCOLS, &nchannels),
-			NCCL_SUCCESS);
-	} else if (version == 4) {
-		const struct nccl_tuner_v4 *v4 = table_of("ncclTunerPlugin_v4");
-
-		assert_int_equal(v4->getCollInfo(ctx, function, bytes, 1, rows, ALGORITHMS,
-					 PROTOCOLS, 0, &nchannels),
-			NCCL_SUCCESS);
-	} else {
-		const struct nccl_tuner_v5 *v5 = table_of("ncclTunerPlugin_v5");
-
-		assert_int_equal(v5->getCollInfo(ctx, function, bytes, 1, rows, ALGORITHMS,
-					 PROTOCOLS, 1, &nchannels),
-			NCCL_SUCCESS);
-	}
-	assert_int_equal(nchannels, UNTOUCHED);
-}
-
-static void close_tuner(int version, void *ctx)
-{
-	int ret;
-
-	if (version == 2) {
-		ret = ((const struct nccl_tuner_v2 *)table_of("ncclTunerPlugin_v2"))->destroy(ctx);
-	} else if (version == 3) {
-		ret = ((const struct nccl_tuner_v3 *)table_of("ncclTunerPlugin_v3"))->destroy(ctx);
-	} else if (version == 4) {
-		ret = ((const struct nccl_tuner_v4 *)table_of("ncclTunerPlugin_v4"))->destroy(ctx);
-	} else {
-		ret = ((const struct nccl_tuner_v5 *)table_of("ncclTunerPlugin_v5"))->finalize(ctx);
-	}
-	assert_int_equal(ret, NCCL_SUCCESS);
-}
 
 static bool is_through_collnet(int algorithm)
 {
@@ -184,19 +75,6 @@ static int choice(int version, size_t nnodes, size_t bytes, const costs before)
 
 	close_tuner(version, ctx);
 	return found;
-}
-
-static int variables_of_a_job(void **state)
-{
-	(void)state;
-	setenv("NCCL_COLLNET_ENABLE", "1", 1);
-	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1);
-	unsetenv("CLUSTER_SPEC");
-	unsetenv("SUMMAND_NCCL_SERVER_LINKS");
-	setenv("SUMMAND_NCCL_MIN_BYTES", "1M", 1);
-	unsetenv("NCCL_ALGO");
-	unsetenv("NCCL_PROTO");
-	return 0;
 }
 
 static void large_allreduces_go_through_collnet(void **state)
@@ -317,61 +195,6 @@ static void smaller_tables_are_not_overrun(void **state)
 	close_tuner(3, ctx);
 }
 
-static void v2_names_a_chain_a_ring_or_a_tree(void **state)
-{
-	static const struct {
-		int function, collnet;
-		size_t nranks, nnodes, bytes;
-		const char *algo, *proto;
-		int algorithm, protocol;
-	} cases[] = {
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB, NULL, NULL, NCCL_ALGO_COLLNET_CHAIN,
-			NCCL_PROTO_SIMPLE},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB - 1, NULL, NULL, NCCL_ALGO_RING,
-			NCCL_PROTO_SIMPLE},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB / 2, NULL, NULL, NCCL_ALGO_RING,
-			NCCL_PROTO_SIMPLE},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB / 2 - 1, NULL, NULL, NCCL_ALGO_TREE,
-			NCCL_PROTO_SIMPLE},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, 65536, NULL, NULL, NCCL_ALGO_TREE, NCCL_PROTO_LL},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, 65537, NULL, NULL, NCCL_ALGO_TREE,
-			NCCL_PROTO_SIMPLE},
-		{NCCL_FUNC_ALLREDUCE, 0, 2, 2, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 0, 2, 2, 4, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 1, 1, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_REDUCESCATTER, 1, 2, 2, MIB, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_REDUCESCATTER, 1, 2, 2, 4, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB, "Ring", NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, 4, "CollNetChain", NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 2, 2, MIB, NULL, "LL", UNTOUCHED, UNTOUCHED},
-		/* Several GPUs in a node: NCCL may have better ways for what is small. */
-		{NCCL_FUNC_ALLREDUCE, 1, 4, 2, 65536, NULL, NULL, UNTOUCHED, UNTOUCHED},
-		{NCCL_FUNC_ALLREDUCE, 1, 4, 2, MIB, NULL, NULL, NCCL_ALGO_COLLNET_CHAIN,
-			NCCL_PROTO_SIMPLE},
-	};
-	const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		int algorithm = UNTOUCHED, protocol = UNTOUCHED, nchannels = UNTOUCHED;
-		void *ctx = open_tuner_for(2, cases[i].nranks, cases[i].nnodes);
-
-		variables_of_a_job(state);
-		if (cases[i].algo) {
-			setenv("NCCL_ALGO", cases[i].algo, 1);
-		}
-		if (cases[i].proto) {
-			setenv("NCCL_PROTO", cases[i].proto, 1);
-		}
-		assert_int_equal(v2->getCollInfo(ctx, cases[i].function, cases[i].bytes,
-					 cases[i].collnet, 0, 1, &algorithm, &protocol, &nchannels),
-			NCCL_SUCCESS);
-		assert_int_equal(algorithm, cases[i].algorithm);
-		assert_int_equal(protocol, cases[i].protocol);
-		assert_int_equal(nchannels, UNTOUCHED);
-		close_tuner(2, ctx);
-	}
-}
-
 static void the_size_is_the_users(void **state)
 {
 	(void)state;
@@ -397,19 +220,6 @@ static void set_costs(costs table, size_t nnodes, size_t bytes, double gbytes_pe
 	table[NCCL_ALGO_RING][NCCL_PROTO_SIMPLE] = (float)(9 * n + 2 * (n - 1) / n * link_us);
 	table[NCCL_ALGO_TREE][NCCL_PROTO_SIMPLE] = (float)(30 + 2.2 * link_us);
 	table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] = (float)(14 + 2 * link_us);
-}
-
-static void give_servers(unsigned n)
-{
-	char servers[256] = "127.0.0.1:1";
-
-	for (unsigned i = 2; i <= n; i++) {
-		size_t used = strlen(servers);
-
-		snprintf(servers + used, sizeof(servers) - used, ",127.0.0.1:%u", i);
-	}
-	setenv("SUMMAND_REDUCTION_SERVERS", servers, 1);
-	unsetenv("SUMMAND_NCCL_MIN_BYTES");
 }
 
 /* a + M/B through the servers against NCCL's best: on faster links servers pay later. */
@@ -533,99 +343,6 @@ static void servers_that_cannot_win_are_told(void **state)
 		strstr(last_line, "it makes faster, by NCCL's costs for 3 nodes and servers of 3 links"));
 }
 
-/* What NCCL 2.21, which shows no costs, is told to use of one GPU in each node. */
-static void name_for(size_t nnodes, size_t bytes, int *algorithm, int *protocol)
-{
-	const struct nccl_tuner_v2 *v2 = table_of("ncclTunerPlugin_v2");
-	void *ctx = open_tuner_for(2, nnodes, nnodes);
-	int nchannels = UNTOUCHED;
-
-	*algorithm = *protocol = UNTOUCHED;
-	assert_int_equal(v2->getCollInfo(ctx, NCCL_FUNC_ALLREDUCE, bytes, 1, 0, 1, algorithm,
-				 protocol, &nchannels),
-		NCCL_SUCCESS);
-	close_tuner(2, ctx);
-}
-
-static void v2_takes_a_chain_from_1_mib_where_servers_can_win(void **state)
-{
-	static const struct {
-		size_t nnodes, bytes;
-		int algorithm;
-	} cases[] = {
-		{4, MIB, NCCL_ALGO_COLLNET_CHAIN},
-		{4, MIB - 1, NCCL_ALGO_TREE},
-		{2, MIB / 2 - 1, NCCL_ALGO_TREE},
-		{2, MIB, NCCL_ALGO_RING},
-		{2, 64 * MIB, NCCL_ALGO_RING},
-		{16, 4 * MIB - 1, NCCL_ALGO_TREE}, /* 4 servers */
-		{16, 4 * MIB, NCCL_ALGO_RING},
-	};
-
-	(void)state;
-	give_servers(4);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		int algorithm, protocol;
-
-		name_for(cases[i].nnodes, cases[i].bytes, &algorithm, &protocol);
-		assert_int_equal(algorithm, cases[i].algorithm);
-		assert_int_equal(protocol, NCCL_PROTO_SIMPLE);
-	}
-}
-
-/* As whoever compares with NCCL's own way has it. */
-static void v2_names_a_ring_below_a_large_size(void **state)
-{
-	int algorithm, protocol;
-
-	(void)state;
-	give_servers(4);
-	setenv("SUMMAND_NCCL_MIN_BYTES", "1T", 1);
-	for (size_t nnodes = 2; nnodes <= 4; nnodes += 2) {
-		name_for(nnodes, 64 * MIB, &algorithm, &protocol);
-		assert_int_equal(algorithm, NCCL_ALGO_RING);
-		assert_int_equal(protocol, NCCL_PROTO_SIMPLE);
-	}
-	assert_non_null(strstr(last_line,
-		"CollNet for all-reduce from 1099511627776 bytes up, and not below, where it is "
-		"tree or ring; the rest is NCCL's"));
-}
-
-static void v2_tells_what_it_names(void **state)
-{
-	static const struct {
-		const char *bytes, *algo;
-		size_t nranks, nnodes;
-		const char *line;
-	} cases[] = {
-		{NULL, NULL, 4, 4,
-			"from 1048576 bytes up, and not below, where it is tree or ring;"},
-		{NULL, NULL, 8, 4,
-			"from 1048576 bytes up; below NCCL chooses, and may take it too;"},
-		{NULL, NULL, 2, 2,
-			"tuner: tree for all-reduce, ring from 524288 bytes up: servers of 4 links "
-			"cannot be faster for 2 nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them"},
-		{NULL, NULL, 4, 2,
-			"every choice is NCCL's, and may be CollNet, though servers of 4 links "
-			"cannot"},
-		{"7", NULL, 2, 2, "from 7 bytes up, and not below"},
-		{"7", "Ring", 2, 2, "every choice is NCCL's: NCCL_ALGO or NCCL_PROTO is set"},
-	};
-
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		variables_of_a_job(state);
-		give_servers(4);
-		if (cases[i].bytes) {
-			setenv("SUMMAND_NCCL_MIN_BYTES", cases[i].bytes, 1);
-		}
-		if (cases[i].algo) {
-			setenv("NCCL_ALGO", cases[i].algo, 1);
-		}
-		close_tuner(2, open_tuner_for(2, cases[i].nranks, cases[i].nnodes));
-		assert_non_null(strstr(last_line, cases[i].line));
-	}
-}
-
 static void a_bad_size_is_told_and_not_used(void **state)
 {
 	static const char *const bad[] = {"1 M", "-1", "lots", "1e6", "99999999999T"};
@@ -697,7 +414,6 @@ int main(void)
 		cmocka_unit_test_setup(what_nccl_cannot_use_stays_so, variables_of_a_job),
 		cmocka_unit_test_setup(small_ones_are_not_left_without_a_way, variables_of_a_job),
 		cmocka_unit_test_setup(smaller_tables_are_not_overrun, variables_of_a_job),
-		cmocka_unit_test_setup(v2_names_a_chain_a_ring_or_a_tree, variables_of_a_job),
 		cmocka_unit_test_setup(the_size_is_the_users, variables_of_a_job),
 		cmocka_unit_test_setup(
 			the_chain_is_not_taken_where_there_is_nvls, variables_of_a_job),
@@ -708,20 +424,11 @@ int main(void)
 		cmocka_unit_test_setup(servers_count_as_much_as_their_links, variables_of_a_job),
 		cmocka_unit_test_setup(bad_links_are_told_and_not_used, variables_of_a_job),
 		cmocka_unit_test_setup(servers_that_cannot_win_are_told, variables_of_a_job),
-		cmocka_unit_test_setup(
-			v2_takes_a_chain_from_1_mib_where_servers_can_win, variables_of_a_job),
-		cmocka_unit_test_setup(v2_names_a_ring_below_a_large_size, variables_of_a_job),
-		cmocka_unit_test_setup(v2_tells_what_it_names, variables_of_a_job),
 		cmocka_unit_test_setup(a_bad_size_is_told_and_not_used, variables_of_a_job),
 		cmocka_unit_test_setup(off_it_leaves_everything_alone, variables_of_a_job),
 		cmocka_unit_test_setup(it_says_what_it_does_once, variables_of_a_job),
 		cmocka_unit_test_setup(nccl_may_drop_it_before_its_last_call, variables_of_a_job),
 	};
 
-	library = dlopen(PLUGIN, RTLD_NOW | RTLD_LOCAL);
-	if (!library) {
-		fprintf(stderr, "%s\n", dlerror());
-		return 1;
-	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return tuner_tables_open() ? cmocka_run_group_tests(tests, NULL, NULL) : 1;
 }
