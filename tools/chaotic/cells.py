@@ -62,8 +62,7 @@ def outcome(process, moment, fault):
         return CONTINUES if fault == "term" and moment not in ("connect", "join") else ENDS
     if process == "agent":  # another one comes, and the job begins again; not before its hosts are there, nor without a network
         return CONTINUES if fault in ("kill", "term") and moment != "connect" else ENDS
-    # Nobody begins without a server that no rank has ever reached.
-    return ENDS if moment == "connect" else CONTINUES
+    return CONTINUES
 
 
 # Seconds.
@@ -72,7 +71,7 @@ SILENT_SERVER = 5.9   # until it is found: the limit of 5 s, and two looks, of w
 LONG, SHORT = 10, 2   # the limits that there are where the one or the other happens
 SILENT_SOON = 2.4     # until it is found with the short one
 SILENT_RANK = SILENT_HOST = 17.5
-CONNECTING = 20       # what ranks are told to wait for whom they cannot reach
+CONNECTING = 20       # what ranks are told to wait for whom they cannot reach, and then they begin without, or end where nobody is left
 LATE = 3.5            # until a late rank has begun without a server that others have lost
 BEGIN = 10            # until a job's ranks have begun, or begun again
 RESTARTS = 25         # until a job has begun again three times, and fails
@@ -97,7 +96,7 @@ def bound(process, moment, fault, expected=None):
         return RESTARTS
     losses = 2 if moment in ("recovery", "drain", "return") else 1
     if expected == CONTINUES:
-        late = LATE if moment == "join" and fault not in GENTLE else 0
+        late = 0 if fault in GENTLE else {"join": LATE, "connect": CONNECTING + 1}.get(moment, 0)
         return late + SOFT.get(fault, SILENT_SERVER if fault == "half-open" else 0) + losses * STALL
     if moment == "connect":
         return CONNECTING + 1

@@ -231,7 +231,8 @@ static void context_hurry(struct smd_context *context, const struct smd_remote *
 }
 
 /* Like one that was added, it is tried again, and has its place in a later table. */
-static void context_go_without(struct smd_context *context, struct smd_target *target)
+static void context_go_without(
+	struct smd_context *context, struct smd_target *target, const char *why)
 {
 	const char *reason = target->remotes[0]->reason;
 	char name[160];
@@ -242,24 +243,19 @@ static void context_go_without(struct smd_context *context, struct smd_target *t
 	target->lost = true;
 	smd_target_name(target, name);
 	smd_log(SMD_LOG_WARN, "libsummand",
-		"%s cannot be reached, and other processes of the job run: this one begins "
-		"without it%s%s; %u of %u reduction servers go on",
-		name, reason[0] ? ": " : "", reason,
+		"%s cannot be reached, and %s: this process begins without it%s%s; %u of %u "
+		"reduction servers go on",
+		name, why, reason[0] ? ": " : "", reason,
 		context->ntargets - (unsigned)__builtin_popcountll(context->absent),
 		context->ntargets);
 	smd_reconnection_begin(context, target);
 }
 
-void smd_context_begin_without(evutil_socket_t fd, short what, void *arg)
+/* With the servers that have answered. False: none has. */
+static bool context_begin_without(struct smd_context *context, const char *why)
 {
-	struct smd_context *context = arg;
 	int ret;
 
-	(void)fd;
-	(void)what;
-	if (context->ready || context->err) {
-		return;
-	}
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
 			context->absent |= context->targets[t].remotes[s]->welcomed ? 0 : 1ull << t;
@@ -267,17 +263,29 @@ void smd_context_begin_without(evutil_socket_t fd, short what, void *arg)
 	}
 	if (context->absent == smd_context_first(context->ntargets)) {
 		context->absent = 0;
-		return; /* what was there is not any more */
+		return false;
 	}
 	context->lost |= context->absent;
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		if (is_absent(context, t)) {
-			context_go_without(context, &context->targets[t]);
+			context_go_without(context, &context->targets[t], why);
 		}
 	}
 	ret = context_begin(context);
 	if (ret) {
 		context_fail_without_memory(context, ret);
+	}
+	return true;
+}
+
+void smd_context_begin_without(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_context *context = arg;
+
+	(void)fd;
+	(void)what;
+	if (!context->ready && !context->err) {
+		(void)context_begin_without(context, "other processes of the job run");
 	}
 }
 
@@ -371,6 +379,10 @@ void smd_context_deadline(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	if (!context->ready && !context->err &&
+		context_begin_without(context, "the time to connect is over")) {
+		return;
+	}
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		for (unsigned s = 0; s < context->targets[t].nremotes; s++) {
 			struct smd_remote *remote = context->targets[t].remotes[s];

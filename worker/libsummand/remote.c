@@ -60,11 +60,11 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	remote->target->doubted = true;
 	if (remote->target->reconnection.under_way) { /* which is tried once, and later again */
 		smd_remote_fail_with(remote, err, reason);
-	} else if (!never && smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
-		evtimer_add(remote->retry, &delay);
-	} else {
+	} else if (never) {
 		smd_remote_give_up(remote);
-	}
+	} else if (smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
+		evtimer_add(remote->retry, &delay);
+	} /* else its owner gives it up in a moment, or goes on without it (smd_context_deadline()) */
 }
 
 /* A lane that goes another way stays there for as long as it lasts. */

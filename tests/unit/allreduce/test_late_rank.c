@@ -294,22 +294,43 @@ static void one_that_is_lost_while_ranks_connect_is_tried_again(void **state)
 	end(&pool, ranks);
 }
 
-/* Nobody has ever reached it: the list may be wrong. */
-static void the_first_one_does_not(void **state)
+/* Nobody has ever reached it, so there is no rank that knows how many shards it has; when it is there it serves. */
+static void *start_the_last(void *arg)
 {
-	struct smd_context_options options = {.replica = "rank-0",
-		.job = "test",
-		.transport = "tcp",
-		.connect_timeout_s = 5}; /* more than a late one waits for it */
+	struct pool *pool = arg;
+
+	capture_await("the time to connect is over", pool->servers[1].address);
+	capture_await("epoch 1, from operation 0", NULL);
+	pool_restart_server(pool, 1, &enough);
+	return NULL;
+}
+
+static void work_until_it_serves(struct pool_rank *rank)
+{
+	int32_t more = 1;
+
+	for (int k = 0; more; k++) {
+		float values[100];
+
+		pool_fill(values, rank->rank, k, 100);
+		CHECK(smd_allreduce(rank->comm, values, values, 100, SMD_FLOAT32, SMD_SUM) == 0);
+		pool_check_sum(values, rank->nranks, k, 100);
+		more = rank->rank != 0 || !capture_has("is there and serves again", NULL);
+		CHECK(smd_broadcast(rank->comm, &more, 1, SMD_INT32, 0) == 0);
+	}
+}
+
+static void all_begin_without_one_that_none_has_reached(void **state)
+{
 	struct pool pool;
-	smd_context *context;
+	pthread_t thread;
 
 	(void)state;
 	pool_start(&pool, "tcp", 2, NULL);
 	pool_end_server(&pool, 1, 1);
-	options.servers = pool.list;
-	assert_true(smd_context_create(&options, &context) < 0);
-	assert_non_null(strstr(smd_error_message(), pool.servers[1].address));
+	CHECK(pthread_create(&thread, NULL, start_the_last, &pool) == 0);
+	pool_run(&pool, RANKS, "without", work_until_it_serves, NULL);
+	pthread_join(thread, NULL);
 	pool_stop(&pool);
 }
 
@@ -322,7 +343,7 @@ int main(void)
 		cmocka_unit_test(the_one_that_leads_begins_with_another_in_its_place),
 		cmocka_unit_test(one_begins_without_two),
 		cmocka_unit_test(one_that_is_lost_while_ranks_connect_is_tried_again),
-		cmocka_unit_test(the_first_one_does_not),
+		cmocka_unit_test(all_begin_without_one_that_none_has_reached),
 	};
 	int ret;
 
