@@ -5,8 +5,8 @@
  *
  * A connection that has broken tells so by itself. This is for an end that is still there and does
  * nothing: stopped, swapped out, cut off without a word. The owner of a lane polls it from time
- * to time, at least SMD_HEARTBEAT_POLLS times in the limit, and who has others wait for its verdict when
- * the limit is over.
+ * to time, at least SMD_HEARTBEAT_POLLS times in the limit. An owner for whose verdict others wait also
+ * polls when the limit is over.
  */
 #ifndef SMD_TRANSPORT_HEARTBEAT_H
 #define SMD_TRANSPORT_HEARTBEAT_H

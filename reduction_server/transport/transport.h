@@ -397,7 +397,7 @@ struct smd_lane {
 static inline void smd_lane_received(struct smd_lane *lane, size_t bytes)
 {
 	lane->counts.bytes_received += bytes;
-	lane->heard_ns = smd_clock_ns();
+	lane->heard_ns = bytes ? smd_clock_ns() : lane->heard_ns;
 }
 
 /* A peer that asks and asks but does not read its answers gets no more than so many queued. */

@@ -291,7 +291,8 @@ void smd_epoch_describe(const struct smd_epoch *epoch, char out[SMD_EPOCH_TEXT_M
 
 /* ---- streams of lost servers ---- */
 
-/* All of the first epoch's, those of spare servers too: a loss without streams is another thing (knows_streams()). */
+/* All of the first epoch's, those of spare servers too: a loss without streams is another thing
+ * (knows_streams()). */
 void smd_epochs_each_stream(
 	const struct smd_comm *comm, uint64_t targets, smd_each_stream *call, void *arg)
 {

@@ -10,6 +10,8 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_message.h"
 
+#define SPARE_PART 4u /* of what a spare server declares; balance.h finds what is right */
+
 static uint64_t server_of(const struct smd_context *context, unsigned target)
 {
 	return context->targets[target].remotes[0]->welcome.server_id;
@@ -116,16 +118,20 @@ static uint64_t find_common(const struct smd_comm *comm)
 	return own.targets;
 }
 
-/* Those that are there keep theirs; others get what they declare, also spare ones: they have no streams of the first
- * epoch any more, so without a share nothing could be said through them. */
+/* Those that are there keep theirs; others get what they declare. Spare ones get some of it: they have
+ * no streams of the first epoch any more, so without a share nothing could be said through them. */
 static uint32_t weight_of(const struct smd_comm *comm, unsigned i)
 {
 	const struct smd_epoch *now = comm->now;
+	uint32_t declared;
 
 	if (i < now->nremotes && !(now->dead >> now->flows[i].target & 1)) {
 		return now->weights[i]; /* none, of one that is being drained, or spared */
 	}
-	return smd_epoch_declared_weight(now, comm->context->remotes.each[i]);
+	declared = smd_epoch_declared_weight(now, comm->context->remotes.each[i]);
+	return comm->context->remotes.each[i]->welcome.spare && declared >= SPARE_PART
+		       ? declared / SPARE_PART
+		       : declared;
 }
 
 static void take_in(struct smd_comm *comm, uint64_t targets)

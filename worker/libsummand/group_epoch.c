@@ -125,6 +125,9 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 		free(comm->tuning);
 		comm->tuning = NULL;
 	}
+	if (comm->tuning && comm->now != &comm->base) {
+		smd_tuning_go_on(comm->tuning, smd_clock_ns());
+	}
 	free(shards);
 }
 
@@ -180,7 +183,7 @@ static void comm_tell_servers(const struct smd_comm *comm, uint64_t before)
 			smd_target_name(&comm->context->targets[t], server);
 			smd_log(SMD_LOG_INFO, "libsummand", "group %s: %s %s", comm->group, server,
 				!(choice->without >> t & 1) ? "is tried with a share"
-				: spare ? "is spare, and gets no share: operations gain nothing by it"
+				: spare ? "is spare, and gets no share: no gain was seen"
 					: "answers late whatever it gets, and is tried without a "
 					  "share");
 		}

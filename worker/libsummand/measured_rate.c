@@ -17,7 +17,7 @@
 #define FAR          8.0        /* and more than a host with much else to do takes away */
 #define STEADY       0.5        /* of the fastest that slices have on average, where links decide */
 #define AGAIN_NS     (10 * SMD_SECOND_NS)
-#define SOON_NS      (SMD_SECOND_NS / 2) /* where nothing is said for what processors do: a program that begins is busy */
+#define SOON_NS      (SMD_SECOND_NS / 2) /* where processors decide: a program that begins is busy */
 #define MBPS         8000.0 /* of bytes in ns */
 
 /* Looks again at what comes from now on. */
@@ -174,6 +174,7 @@ double smd_measured_rate_factor(struct smd_measured_rate *rate, const uint32_t *
 		return factor;
 	}
 	smd_measured_rate_applied(rate, now_ns, waited_ns);
+	rate->soon = off;
 	if (off) {
 		rate->next_ns = now_ns + smd_backoff_next(&rate->soon_ns, AGAIN_NS);
 	}
@@ -183,6 +184,7 @@ double smd_measured_rate_factor(struct smd_measured_rate *rate, const uint32_t *
 void smd_measured_rate_applied(struct smd_measured_rate *rate, uint64_t now_ns, uint64_t waited_ns)
 {
 	rate->next_ns = now_ns + AGAIN_NS;
+	rate->soon = false;
 	begin_anew(rate, now_ns, waited_ns);
 }
 
@@ -190,8 +192,12 @@ void smd_measured_rate_use(
 	struct smd_measured_rate *rate, unsigned nshards, uint64_t now_ns, uint64_t waited_ns)
 {
 	uint64_t next_ns = rate->next_ns;
+	bool soon = rate->soon;
 
 	rate->nshards = nshards;
 	smd_measured_rate_applied(rate, now_ns, waited_ns);
-	rate->next_ns = next_ns > rate->next_ns ? next_ns : rate->next_ns; /* a pause goes on */
+	if (soon || next_ns > rate->next_ns) { /* a pause goes on */
+		rate->next_ns = next_ns;
+		rate->soon = soon;
+	}
 }

@@ -32,7 +32,8 @@ struct smd_measured_rate {
 	struct smd_measured_rate_shard *shards;
 	bool links_decide;  /* surely, however much the processors are waited for */
 	uint64_t next_ns;   /* nothing is said before */
-	uint64_t soon_ns;   /* until it is looked at again, where nothing could be said */
+	uint64_t soon_ns;   /* until it is looked at again, where nothing could be said: */
+	bool soon;          /* that is next_ns now */
 	uint64_t since_ns;  /* of what was seen, */
 	uint64_t waited_ns; /* with what the processors had been waited for (pressure.h) by then */
 };

@@ -1,6 +1,6 @@
 /*
- * Operations of more than two *segments* are done in these, one after the other, each an
- * operation of its own: a table begins with a later operation, and so never waits for long
+ * Operations of more than a *segment* are done in some of about the same size, one after the other,
+ * each an operation of its own: a table begins with a later operation, and so never waits for long
  * (specs/design/epochs.md). What the caller has is then the *whole*, which ends with its last
  * segment and has no chunks itself.
  *
@@ -12,7 +12,7 @@
 #include "worker/libsummand/operation.h"
 
 #define SMD_SEGMENT_BYTES    (16u << 20) /* a context's, but for tests; a multiple of 64 */
-#define SMD_SEGMENTS_AT_ONCE 3u /* of a communicator: one comes in while the next goes out */
+#define SMD_SEGMENTS_AT_ONCE 3u /* of a communicator: one comes in, the next goes out, a third waits for HELD to go round */
 
 /* Of a request that is made and not begun, on its caller's thread: cuts it, if it is large. 0 or
  * -ENOMEM. */

@@ -27,6 +27,11 @@ void smd_server_choice_begin(struct smd_server_choice *choice, uint64_t may_leav
 	};
 }
 
+void smd_server_choice_go_on(struct smd_server_choice *choice, uint64_t now_ns)
+{
+	choice->returning.next_ns = now_ns + PAUSE_NS;
+}
+
 void smd_server_choice_saw(
 	struct smd_server_choice *choice, unsigned server, double last, uint64_t now_ns)
 {

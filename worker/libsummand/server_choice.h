@@ -32,7 +32,7 @@ struct smd_server_trials {
 
 struct smd_server_choice {
 	uint64_t may_leave;           /* of those there are */
-	uint64_t spare;               /* have never been kept, of those that are spare */
+	uint64_t spare;               /* spare ones that no trial has kept yet */
 	uint64_t without;             /* servers that nothing is dealt to; */
 	uint64_t settled;             /* by the last trial that was won: else one is on; */
 	uint64_t wanted;              /* and from the next table on */
@@ -49,6 +49,9 @@ struct smd_server_choice {
 
 void smd_server_choice_begin(struct smd_server_choice *choice, uint64_t may_leave, uint64_t without,
 	uint64_t spare, uint64_t now_ns);
+
+/* Spare ones may have been tried before. */
+void smd_server_choice_go_on(struct smd_server_choice *choice, uint64_t now_ns);
 
 /* Less weight has not helped the server, which takes so much of the mean of all for its share. */
 void smd_server_choice_saw(

@@ -17,26 +17,14 @@
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
-/* Of the shards that have one. */
-static double mean_weight(const struct smd_tuning *tuning)
+static double sum_weights(const struct smd_tuning *tuning)
 {
 	double sum = 0;
-	unsigned n = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		sum += tuning->shards[s].weight;
-		n += tuning->shards[s].weight != 0;
 	}
-	return n ? sum / n : 1;
-}
-
-/* To the mean, of one that has none. */
-static double part_of(const struct smd_tuning *tuning, unsigned shard, bool first)
-{
-	if (tuning->shards[shard].spare) {
-		return tuning->shards[shard].spare / mean_weight(tuning);
-	}
-	return first ? PART_UNKNOWN : 0;
+	return sum;
 }
 
 /* Which servers have several shards there, which of these use one alone, and which ones have none
@@ -52,7 +40,7 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 	uint64_t spare = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
-		tuning->parts[s] = part_of(tuning, s, there[tuning->shards[s].server]++ == 0);
+		tuning->parts[s] = there[tuning->shards[s].server]++ ? 0 : PART_UNKNOWN;
 		spare |= (uint64_t)(tuning->shards[s].spare != 0) << tuning->shards[s].server;
 		used[tuning->shards[s].server] += tuning->shards[s].weight != 0;
 		may_leave |= (uint64_t)tuning->shards[s].may_leave << tuning->shards[s].server;
@@ -62,6 +50,7 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 		single |= (uint64_t)(there[t] > 1 && used[t] <= 1) << t;
 		without |= (uint64_t)(there[t] > 0 && used[t] == 0) << t;
 	}
+	tuning->first_sum = sum_weights(tuning);
 	smd_shard_choice_begin(&tuning->choice, several, single, now_ns);
 	smd_server_choice_begin(
 		&tuning->servers, may_leave, without, spare & without, now_ns);
@@ -118,6 +107,11 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 	tuning->looked_ns = now_ns;
 	tuning->waited_ns = smd_pressure_waited_ns();
 	return 0;
+}
+
+void smd_tuning_go_on(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	smd_server_choice_go_on(&tuning->servers, now_ns);
 }
 
 void smd_tuning_destroy(struct smd_tuning *tuning)
@@ -397,13 +391,24 @@ static uint64_t becomes_single(const struct smd_tuning *tuning)
 						 : tuning->choice.wanted;
 }
 
+/* What the shard should have when its server is back: what it had, or as spare what it declares, by
+ * what all others have now. */
+static double returning_weight(const struct smd_tuning *tuning, unsigned shard)
+{
+	unsigned server = tuning->shards[shard].server;
+
+	if (tuning->servers.spare >> server & 1) {
+		return tuning->shards[shard].spare * sum_weights(tuning) / tuning->first_sum;
+	}
+	return tuning->parts[shard] * mean_of_others(tuning, server) *
+	       smd_server_choice_part(&tuning->servers, server);
+}
+
 /* What its server has, or had when it was left out, goes to its first shard, or is divided among
  * all of them. */
 static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, bool returns)
 {
 	unsigned server = tuning->shards[shard].server;
-	double part =
-		mean_of_others(tuning, server) * smd_server_choice_part(&tuning->servers, server);
 	double factor = tuning->cause == SMD_TUNING_RATES ? tuning->factor : 1;
 	double sum = 0;
 	unsigned before = 0;
@@ -411,7 +416,7 @@ static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, b
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		if (tuning->shards[s].server == server) {
-			sum += returns ? tuning->parts[s] * part
+			sum += returns ? returning_weight(tuning, s)
 				       : tuning->shards[s].weight * factor;
 			before += s < shard;
 			n++;
@@ -500,7 +505,7 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return true;
 }
 
-/* What a server had that is left out now. */
+/* What a server had that is left out now; spare ones have what they declare. */
 static void keep_parts(struct smd_tuning *tuning)
 {
 	for (unsigned s = 0; s < tuning->nshards; s++) {

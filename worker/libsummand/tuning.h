@@ -60,6 +60,7 @@ struct smd_tuning {
 	uint64_t waited_ns; /* processors had been waited for (pressure.h) for so long by then */
 	uint32_t *before;   /* [nshards] weights that the rates on trial have changed */
 	double *parts; /* [nshards] what each had when its server was left out, to the mean of others */
+	double first_sum; /* of the weights at the beginning, when spare servers' shards were declared beside them */
 	uint32_t *weights;  /* [nshards] that are asked for, */
 	struct smd_tuning_rest *rests; /* and of each place */
 	int scale;
@@ -83,6 +84,9 @@ struct smd_tuning {
 int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 	const struct smd_tuning_shard *shards, unsigned nshards, int scale, uint64_t now_ns);
 void smd_tuning_destroy(struct smd_tuning *tuning);
+
+/* It is not the communicator's first: what may have been tried before is not tried again so soon. */
+void smd_tuning_go_on(struct smd_tuning *tuning, uint64_t now_ns);
 
 /* Whether other chunks are on trial, or may be soon. */
 bool smd_tuning_searches(const struct smd_tuning *tuning, uint64_t now_ns);

@@ -69,10 +69,11 @@ static void cut_small(struct pool_rank *rank)
 
 static void run_collectives(struct pool_rank *rank)
 {
-	static const size_t counts[] = {COUNT, SEGMENT / 2 + 1, SEGMENT / 2, 5, 0};
+	static const size_t counts[] = {
+		COUNT, SEGMENT / 2 + 1, SEGMENT / 2, SEGMENT / 4 + 1, SEGMENT / 4, 5, 0};
 
 	cut_small(rank);
-	for (int k = 0; k < 5; k++) {
+	for (int k = 0; k < 7; k++) {
 		size_t count = counts[k];
 		float *send = make(rank->rank, k);
 		float *recv = make(rank->rank, k + 7);

@@ -265,6 +265,20 @@ static void spare_ones_without_gain_serve_for_trials_alone(void **state)
 	assert_int_equal(choice.settled, 1 << 2 | 1 << 3);
 }
 
+/* In a table that follows another, after a loss: they may have been tried in vain before. */
+static void spare_ones_are_not_tried_again_at_once(void **state)
+{
+	struct network network = equal_network();
+	uint64_t now;
+	struct smd_server_choice choice = start_with_spare(&now);
+
+	(void)state;
+	smd_server_choice_go_on(&choice, now);
+	assert_int_equal(run(&network, &choice, &now, 9), 0);
+	run(&network, &choice, &now, 4);
+	assert_int_equal(choice.settled, 0);
+}
+
 /* They take turns with one that was left out. */
 static void spare_ones_keep_no_other_out(void **state)
 {
@@ -347,6 +361,7 @@ int main(void)
 		cmocka_unit_test(one_that_may_not_leave_stays),
 		cmocka_unit_test(spare_ones_serve_together_within_two_seconds_where_operations_gain),
 		cmocka_unit_test(spare_ones_without_gain_serve_for_trials_alone),
+		cmocka_unit_test(spare_ones_are_not_tried_again_at_once),
 		cmocka_unit_test(spare_ones_keep_no_other_out),
 		cmocka_unit_test(a_trial_without_an_end_is_lost),
 		cmocka_unit_test(one_returns_with_its_share),

@@ -398,6 +398,54 @@ static void spare_servers_are_tried_with_what_they_declare(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Operations that take so long, until another table is wanted, which is had then. */
+static void run_until_wanted(struct smd_tuning *tuning, uint64_t *now, unsigned ms)
+{
+	bool wanted = false;
+
+	for (unsigned i = 0; i < 2000 && !wanted; i++) {
+		smd_tuning_begin(tuning, BYTES, *now);
+		*now += ms * (uint64_t)MS;
+		smd_tuning_end(tuning, *now);
+		wanted = smd_tuning_want(tuning, *now);
+	}
+	assert_true(wanted);
+	assert_int_equal(tuning->cause, SMD_TUNING_SERVERS);
+}
+
+/* As rates have left one shard of two and a tenth of the weights, and after trials that were lost. */
+static void what_they_declare_is_to_what_the_others_have(void **state)
+{
+	const struct smd_tuning_shard shards[] = {{0, 5000, true, 0}, {0, 5000, true, 0},
+		{1, 0, true, 1500}, {1, 0, true, 1500}, {2, 0, true, 1500}, {2, 0, true, 1500}};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	assert_int_equal(smd_tuning_create(&tuning, 4, shards, 6, 0, now), 0);
+	tuning.shards[0].weight = 1000;
+	tuning.shards[1].weight = 0;
+	smd_balance_use(&tuning.balance, &(uint32_t){1000}, 1);
+	tuning.choice.single |= 7;
+	tuning.choice.settled = tuning.choice.wanted = tuning.choice.single;
+	tuning.search.next_ns = UINT64_MAX;
+	tuning.choice.next_ns = UINT64_MAX;
+	for (unsigned trial = 0; trial < 3; trial++) {
+		run_until_wanted(&tuning, &now, 10);
+		assert_int_equal(tuning.weights[0], 1000);
+		for (unsigned server = 1; server <= 2; server++) {
+			assert_int_equal(tuning.weights[2 * server], 300);
+			assert_int_equal(tuning.weights[2 * server + 1], 0);
+		}
+		smd_tuning_applied(&tuning, now);
+		run_until_wanted(&tuning, &now, 12); /* it is lost */
+		assert_int_equal(tuning.weights[2], 0);
+		assert_int_equal(tuning.weights[4], 0);
+		smd_tuning_applied(&tuning, now);
+	}
+	smd_tuning_destroy(&tuning);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -414,6 +462,7 @@ int main(void)
 		cmocka_unit_test(a_server_leaves_with_all_of_its_shards),
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
 		cmocka_unit_test(spare_servers_are_tried_with_what_they_declare),
+		cmocka_unit_test(what_they_declare_is_to_what_the_others_have),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
