@@ -69,8 +69,9 @@ class RatesTest(unittest.TestCase):
             work.wait(lambda: work.operations >= BEFORE)
             tables = work.tables()
             work.end()
-        if pressure.was_quiet(waits, time.monotonic() - begin):
-            self.assertTrue(any(map(serves, tables)), f"no table with reducers in time: {tables}")
+        if not pressure.was_quiet(waits, time.monotonic() - begin):
+            self.skipTest("other processes had the processors: operations may gain nothing then")
+        self.assertTrue(any(map(serves, tables)), f"no table with reducers in time: {tables}")
 
     def test_one_shard_is_tried_where_it_can_carry_the_link(self):
         """Of servers that have two, as if their interfaces said 20 Gbit/s. Whether it is kept depends on what else this machine does."""
