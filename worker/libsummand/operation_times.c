@@ -6,7 +6,7 @@
 
 #define SMALLEST_LOG2 16u /* smaller operations are a chunk for each shard, or less */
 #define SKIPPED       2u  /* after a change: streams are being joined, and links have rested */
-#define ENTRY_NS      4000000u
+#define ENTRY_NS      4000000u /* shorter operations are taken together until they took so long */
 #define TIMES_LEAST   8u  /* enough for a verdict, when they took */
 #define SPENT_NS      200000000u
 #define LOST          1.3 /* each of the first times takes so much of the settled median, */

@@ -12,7 +12,8 @@
 #include "worker/libsummand/operation.h"
 
 #define SMD_SEGMENT_BYTES    (16u << 20) /* a context's, but for tests; a multiple of 64 */
-#define SMD_SEGMENTS_AT_ONCE 3u /* of a communicator: one comes in, the next goes out, a third waits for HELD to go round */
+/* Of a communicator: one comes in, the next goes out, a third waits for HELD to go round. */
+#define SMD_SEGMENTS_AT_ONCE 3u
 
 /* Of a request that is made and not begun, on its caller's thread: cuts it, if it is large. 0 or
  * -ENOMEM. */

@@ -60,7 +60,7 @@ struct smd_tuning {
 	uint64_t waited_ns; /* processors had been waited for (pressure.h) for so long by then */
 	uint32_t *before;   /* [nshards] weights that the rates on trial have changed */
 	double *parts; /* [nshards] what each had when its server was left out, to the mean of others */
-	double first_sum; /* of the weights at the beginning, when spare servers' shards were declared beside them */
+	double first_sum; /* of the weights at the beginning, beside which spare shards are declared */
 	uint32_t *weights;  /* [nshards] that are asked for, */
 	struct smd_tuning_rest *rests; /* and of each place */
 	int scale;

@@ -101,3 +101,17 @@ void capture_end(void)
 	close(kept);
 	unsetenv("SUMMAND_LOG");
 }
+
+int capture_set_up(void **state)
+{
+	(void)state;
+	capture_begin();
+	return 0;
+}
+
+int capture_tear_down(void **state)
+{
+	(void)state;
+	capture_end();
+	return 0;
+}

@@ -21,4 +21,8 @@ void capture_await(const char *text, const char *other);
 /* Gives standard error back, and shows there what was kept. */
 void capture_end(void);
 
+/* Both, as what cmocka calls before and after a test, or a group of them. 0. */
+int capture_set_up(void **state);
+int capture_tear_down(void **state);
+
 #endif

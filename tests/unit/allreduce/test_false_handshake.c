@@ -219,25 +219,11 @@ static void false_servers_are_not_believed(void **state)
 	assert_not_taken_in(joined_before_welcome, -EPROTO, "JOINED: must come after WELCOME");
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	capture_begin();
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	capture_end();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(false_servers_are_not_believed),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, capture_set_up, capture_tear_down);
 }

@@ -413,20 +413,6 @@ static void an_older_version_is_told(void **state)
 	pool_stop(&pool);
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	capture_begin();
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	capture_end();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -446,5 +432,5 @@ int main(void)
 		cmocka_unit_test(an_older_version_is_told),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, capture_set_up, capture_tear_down);
 }

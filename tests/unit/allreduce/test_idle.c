@@ -403,20 +403,6 @@ static void the_lane_is_told_why_it_ends(void **state)
 	pool_stop(&pool);
 }
 
-static int begin(void **state)
-{
-	(void)state;
-	capture_begin();
-	return 0;
-}
-
-static int end(void **state)
-{
-	(void)state;
-	capture_end();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -431,5 +417,5 @@ int main(void)
 		cmocka_unit_test(the_lane_is_told_why_it_ends),
 	};
 
-	return cmocka_run_group_tests(tests, begin, end);
+	return cmocka_run_group_tests(tests, capture_set_up, capture_tear_down);
 }

@@ -231,21 +231,7 @@ static void where_all_are_spare_all_serve(void **state)
 	}
 }
 
-static int begin(void **state)
-{
-	(void)state;
-	capture_begin();
-	return 0;
-}
-
-static int end(void **state)
-{
-	(void)state;
-	capture_end();
-	return 0;
-}
-
-#define WATCHED(test) cmocka_unit_test_setup_teardown(test, begin, end)
+#define WATCHED(test) cmocka_unit_test_setup_teardown(test, capture_set_up, capture_tear_down)
 
 int main(void)
 {

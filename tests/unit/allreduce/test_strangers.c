@@ -351,20 +351,6 @@ static void refused_joins_do_not_fill_the_log(void **state)
 	capture_await("shard 0: ... and 2,", "more like this: group raw/flood: rank must be below");
 }
 
-static int set_up(void **state)
-{
-	(void)state;
-	capture_begin();
-	return 0;
-}
-
-static int tear_down(void **state)
-{
-	(void)state;
-	capture_end();
-	return 0;
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -381,5 +367,5 @@ int main(void)
 		cmocka_unit_test(refused_joins_do_not_fill_the_log),
 	};
 
-	return cmocka_run_group_tests(tests, set_up, tear_down);
+	return cmocka_run_group_tests(tests, capture_set_up, capture_tear_down);
 }
