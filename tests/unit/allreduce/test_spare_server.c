@@ -20,12 +20,11 @@
 
 enum { RANKS = 3, SERVERS = 3, COUNT = 30000, SOME = 12 };
 
-/* The first serves, the others are spare. Nobody waits for an end that does not come, and no machine is so
- * slow that somebody seems to be silent. */
+/* The first serves, the others are spare. Nobody waits for an end that does not come, no machine is so
+ * slow that somebody seems to be silent, and there is memory for the streams of other tables. */
+#define PATIENT .shards = 2, .memory_bytes = 256u << 20, .drain_s = 3600, .heartbeat_ms = 600000
 static const struct smd_server_config one_serves[SERVERS] = {
-	{.shards = 2, .drain_s = 3600, .heartbeat_ms = 600000},
-	{.shards = 2, .drain_s = 3600, .heartbeat_ms = 600000, .spare = true},
-	{.shards = 2, .drain_s = 3600, .heartbeat_ms = 600000, .spare = true}};
+	{PATIENT}, {PATIENT, .spare = true}, {PATIENT, .spare = true}};
 static const struct smd_server_config all_spare[SERVERS] = {
 	{.spare = true}, {.spare = true}, {.spare = true}};
 
