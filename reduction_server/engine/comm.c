@@ -11,8 +11,8 @@
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/lateness.h"
 #include "reduction_server/engine/peer.h"
-#include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/piece.h"
+#include "reduction_server/engine/receive_buffer.h"
 #include "reduction_server/engine/resources.h"
 #include "reduction_server/engine/window.h"
 
@@ -179,9 +179,18 @@ void smd_server_comm_retire_if_gone(struct smd_server_comm *comm)
 void smd_server_comm_tell(struct smd_server_comm *comm, const struct smd_slot *slot,
 	enum smd_log_level level, const char *text)
 {
+	struct smd_late late = {
+		.nranks = comm->state == SMD_SERVER_COMM_FORMING ? (uint16_t)comm->nranks : 0};
 	uint8_t payload[SMD_CONTROL_MAX];
-	size_t length = smd_text_encode(text, payload);
+	size_t length;
 
+	for (unsigned r = 0; r < late.nranks; r++) {
+		if (comm->members[r]) {
+			smd_rank_set_add(&late.there, r);
+		}
+	}
+	snprintf(late.text, sizeof(late.text), "%s", text);
+	length = smd_late_encode(&late, payload);
 	smd_log_peer(level, comm->resources->name, comm->name, "%s", text);
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		if (comm->members[r] && (!slot || slot->whole[r])) {
@@ -336,8 +345,9 @@ void smd_server_comm_abort(struct smd_server_comm *comm, int err, const char *te
 	smd_server_comm_abandon(comm);
 }
 
-/* Its lane has ended, and here nothing more can be done; whether the rank has, others know. */
-static void comm_tell_gone(struct smd_server_comm *comm, const char *text)
+/* That rank's lane has ended, and here nothing more can be done; whether the rank has, others know.
+ */
+static void comm_tell_gone(struct smd_server_comm *comm, unsigned rank, const char *text)
 {
 	uint8_t payload[SMD_CONTROL_MAX];
 	struct smd_abort abort = {.err = ECONNRESET};
@@ -349,7 +359,7 @@ static void comm_tell_gone(struct smd_server_comm *comm, const char *text)
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		if (comm->members[r]) {
 			smd_slot_send_waiting(comm->members[r]);
-			smd_peer_send(comm->members[r], SMD_FRAME_GONE, 0, payload, length);
+			smd_peer_send(comm->members[r], SMD_FRAME_GONE, rank, payload, length);
 		}
 	}
 	smd_server_comm_abandon(comm);
@@ -490,7 +500,7 @@ void smd_server_comm_lost(struct smd_member *member, const char *reason, bool to
 	}
 	comm_detach(member);
 	if (comm->state != SMD_SERVER_COMM_ABORTED) {
-		comm_tell_gone(comm, text);
+		comm_tell_gone(comm, member->rank, text);
 	} else {
 		smd_server_comm_retire_if_gone(comm);
 	}

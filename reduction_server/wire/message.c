@@ -229,6 +229,36 @@ int smd_abort_decode(
 	return 0;
 }
 
+size_t smd_late_encode(const struct smd_late *late, uint8_t payload[SMD_CONTROL_MAX])
+{
+	struct smd_writer writer = writer_over(payload);
+
+	smd_writer_put(&writer, late->nranks, 2);
+	smd_writer_put_bytes(&writer, late->there.bytes, (late->nranks + 7u) / 8);
+	return writer.used + smd_text_encode(late->text, payload + writer.used);
+}
+
+int smd_late_decode(
+	const uint8_t *payload, size_t length, struct smd_late *out, struct smd_error *error)
+{
+	struct smd_reader reader = {.at = payload, .left = length};
+	unsigned nranks = (unsigned)smd_reader_get(&reader, 2);
+	struct smd_rank_set there = {{0}};
+
+	if (nranks > SMD_NRANKS_MAX) {
+		return smd_error_set(error, EPROTO, "LATE: ranks must be at most %d, got %u",
+			SMD_NRANKS_MAX, nranks);
+	}
+	smd_reader_get_bytes(&reader, there.bytes, (nranks + 7u) / 8);
+	if (reader.failed) {
+		return malformed("LATE", length, error);
+	}
+	out->nranks = (uint16_t)nranks;
+	out->there = there;
+	smd_text_decode(reader.at, reader.left, out->text);
+	return 0;
+}
+
 size_t smd_text_encode(const char *text, uint8_t *payload)
 {
 	size_t length = strnlen(text, SMD_ERROR_TEXT_MAX - 1);

@@ -85,9 +85,39 @@ struct smd_join {
 	bool optional;    /* said by the frame's `window`: it may be refused */
 };
 
-/* ABORT, and a LEAVE that gives a reason. */
+/* ABORT and GONE, and a LEAVE that gives a reason. */
 struct smd_abort {
 	uint32_t err; /* an errno of Linux, from 1 to 4095 */
+	char text[SMD_ERROR_TEXT_MAX];
+};
+
+#define SMD_RANK_SET_BYTES (SMD_NRANKS_MAX / 8)
+
+/* A bit for each rank of a group, in order, from the lowest one of the first byte on. */
+struct smd_rank_set {
+	uint8_t bytes[SMD_RANK_SET_BYTES];
+};
+
+static inline void smd_rank_set_add(struct smd_rank_set *set, unsigned rank)
+{
+	set->bytes[rank / 8] |= (uint8_t)(1u << rank % 8);
+}
+
+/* Whether it has all that the other has. */
+static inline bool smd_rank_set_holds(
+	const struct smd_rank_set *set, const struct smd_rank_set *other)
+{
+	for (unsigned i = 0; i < SMD_RANK_SET_BYTES; i++) {
+		if (other->bytes[i] & ~set->bytes[i]) {
+			return false;
+		}
+	}
+	return true;
+}
+
+struct smd_late {
+	uint16_t nranks; /* of a group that forms; 0: of one that works, and the set is empty */
+	struct smd_rank_set there; /* who has joined */
 	char text[SMD_ERROR_TEXT_MAX];
 };
 
@@ -120,7 +150,11 @@ size_t smd_abort_encode(const struct smd_abort *abort, uint8_t payload[SMD_CONTR
 int smd_abort_decode(
 	const uint8_t *payload, size_t length, struct smd_abort *out, struct smd_error *error);
 
-/* REFUSE and LATE: a text alone. Control characters become '?', because it will be printed. */
+size_t smd_late_encode(const struct smd_late *late, uint8_t payload[SMD_CONTROL_MAX]);
+int smd_late_decode(
+	const uint8_t *payload, size_t length, struct smd_late *out, struct smd_error *error);
+
+/* REFUSE and IDLE: a text alone. Control characters become '?', because it will be printed. */
 size_t smd_text_encode(const char *text, uint8_t *payload);
 void smd_text_decode(const uint8_t *payload, size_t length, char out[SMD_ERROR_TEXT_MAX]);
 

@@ -27,11 +27,14 @@ static void decode_texts(const uint8_t *bytes, size_t length)
 {
 	struct smd_error error = {""};
 	struct smd_abort reason;
+	struct smd_late late;
 	char text[SMD_ERROR_TEXT_MAX];
 
 	smd_text_decode(bytes, length, text);
 	must_hold(memchr(text, '\0', sizeof(text)) != NULL);
 	check_outcome(smd_abort_decode(bytes, length, &reason, &error), &error);
+	error = (struct smd_error){""};
+	check_outcome(smd_late_decode(bytes, length, &late, &error), &error);
 }
 
 static void decode_payload(const uint8_t *bytes, size_t length)

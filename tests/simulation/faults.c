@@ -74,15 +74,6 @@ static bool some_server_stays(void)
 	return false;
 }
 
-/* Some ranks may take it for the end, and others not. */
-static bool may_be_misjudged(const struct planned_fault *fault)
-{
-	uint64_t limit_ns = world.plan.heartbeat_ms * 1000000ull;
-
-	return fault->kind == SERVER_STOPPED && fault->for_ns > limit_ns / 2 &&
-	       fault->for_ns < 2 * limit_ns;
-}
-
 static void note_harm(const struct planned_fault *fault)
 {
 	if (fault->kind != RANK_KILLED) {
@@ -91,13 +82,9 @@ static void note_harm(const struct planned_fault *fault)
 	/* A context needs all of its servers at the start. */
 	world.none_stays = !some_server_stays();
 	world.may_be_cut |= fault->operation == AT_START || world.none_stays;
-	/* A rank that nobody is in a group with hears of none; and one that loses a server while
-	 * others wait for a late rank can say so through none, and is taken for dead (epochs.md).
-	 */
+	/* A rank that nobody is in a group with hears of none. */
 	world.may_be_cut |= world.nconnected < world.plan.nranks &&
-			    fault->operation == OTHERS_WAIT &&
-			    (fault->kind == RANK_KILLED || fault->kind == LANES_CUT ||
-				    may_be_misjudged(fault));
+			    fault->operation == OTHERS_WAIT && fault->kind == RANK_KILLED;
 	world.may_fail |= fault->kind == RANK_KILLED || world.may_be_cut;
 	liveness_disturbed(fault);
 }

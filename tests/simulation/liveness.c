@@ -236,7 +236,7 @@ static uint64_t find_detection(const struct planned_fault *fault)
 	case RANK_KILLED:
 		return begins ? 2 * limit_ns + SMD_SECOND_NS : 0;
 	case LANES_CUT:
-		return begins ? longer(find_patience(), 2 * limit_ns + SMD_SECOND_NS) : 0;
+		return begins ? find_patience() : 0;
 	case SERVER_STOPPED:
 		return begins ? longer(find_patience(), find_stop(fault)) : find_stop(fault);
 	default:

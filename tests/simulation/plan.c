@@ -9,6 +9,7 @@
 #define FAULTS_ANY     4 /* fewer than these, of PLAN_ANY, */
 #define FAULTS_CHANGES 6 /* and so many at most, of PLAN_CHANGES */
 #define OPERATIONS_ANY 40
+#define LATER_NS       (20000 * MS_NS) /* than a server may say nothing, and less than ranks wait */
 
 static uint64_t draw(uint64_t *state, uint64_t below)
 {
@@ -414,6 +415,9 @@ void plan_draw(struct plan *plan, enum plan_kind kind, uint64_t seed)
 	plan->spares = plan->shards > 1 && seed % 7 == 3; /* not drawn: others stay as they were */
 	plan->leaves_out = seed % 13 == 5;
 	plan->spare = seed % 11 == 7 ? (unsigned)(seed / 11 % 62) + 1 : 0;
+	for (int r = 0; r < plan->nranks && seed % 17 == 6; r++) {
+		plan->late_ns[r] += plan->late_ns[r] ? LATER_NS : 0;
+	}
 }
 
 /* ---- in words ---- */

@@ -51,11 +51,11 @@ class Stranger:
         self.open(2, self.draw.choice([b"GET / HTTP/1.1\r\n\r\n", self.draw.randbytes(5000), bytes(64), CLIENT_HELLO[:6]]))
 
     def half_frame(self):
-        whole = self.draw.choice([header(self.draw.choice([1, 4]), HELLO, 100), CLIENT_HELLO]) + bytes(100)
+        whole = self.draw.choice([header(self.draw.choice([1, 5]), HELLO, 100), CLIENT_HELLO]) + bytes(100)
         self.open(3, whole[:self.draw.randrange(1, len(whole))])
 
     def huge_frame(self):
-        self.open(2, header(self.draw.choice([1, 4]), self.draw.randrange(256), self.draw.getrandbits(32)) + self.draw.randbytes(2000))
+        self.open(2, header(self.draw.choice([1, 5]), self.draw.randrange(256), self.draw.getrandbits(32)) + self.draw.randbytes(2000))
 
     def rush(self):
         """Many come at once and go."""

@@ -89,6 +89,7 @@ struct smd_comm {
 	/* The first operation that a shard that has said ABORT has not done all of its chunks of;
 	 * those before it may still be done by the others. */
 	uint64_t end;
+	struct smd_rank_set gone_ranks; /* of which a shard has said GONE */
 	bool own_failure; /* it failed because of this process's lanes: others do not know */
 	struct smd_stage_waiter waiter;
 
@@ -132,7 +133,8 @@ struct smd_comm {
 			*/
 	bool left;
 	struct smd_error gone; /* what shards have said of ranks, */
-	uint64_t gone_ns;      /* and when one first did */
+	uint64_t gone_ns;      /* when one first did, */
+	bool gone_may_live;    /* and whether these ranks may live */
 	int err;               /* the first reason, from when a shard has said ABORT on */
 	struct smd_error error;
 	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks */

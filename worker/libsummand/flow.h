@@ -62,13 +62,16 @@ struct smd_flow {
 	uint64_t limit;
 	uint64_t fetched;
 	uint64_t buffered;
-	bool asked;  /* JOIN has been said on the lane that is there, */
-	bool again;  /* or is for the second time: the lane has rested since */
-	bool heard;  /* published: the shard has said something about the communicator, */
-	bool joined; /* published: JOINED, */
-	bool over;   /* or ABORT, */
-	bool gone;   /* or GONE: of a rank that may be there */
-	bool open;   /* the communicator is over, but the shard may still be writing results */
+	bool asked;      /* JOIN has been said on the lane that is there, */
+	bool again;      /* or is for the second time: the lane has rested since */
+	bool heard;      /* published: the shard has said something about the communicator, */
+	bool joined;     /* published: JOINED, */
+	bool over;       /* or ABORT, */
+	bool gone;       /* or GONE: of a rank that may be there */
+	bool told_there; /* while the group forms: since a shard last said GONE it has said who is
+			    there, */
+	bool holds_gone; /* and those that are gone elsewhere are */
+	bool open;       /* the communicator is over, but the shard may still be writing results */
 	struct smd_request
 		*rx_operation; /* whose result is coming in; NULL: one that has returned */
 	bool rx_repairs;       /* it is the item with this number in the epoch: items move */

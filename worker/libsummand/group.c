@@ -251,20 +251,22 @@ static void comm_tell_waiting_for(const struct smd_comm *comm, char *text, size_
 	snprintf(text, size, "%s has said nothing about it", name);
 }
 
-/* A rank that some shards have lost and others still wait for has died; unless it has only lost its
- * lanes to the former, and says so. */
+/* A rank that a shard has lost, and that no other one says has joined, may be late to them: for a
+ * while. */
 static bool comm_has_lost_rank(struct smd_comm *comm)
 {
 	uint64_t now = smd_clock_ns();
 	bool lost;
 
 	smd_progress_lock(&comm->context->progress);
-	lost = comm->gone_ns && now - comm->gone_ns > smd_context_patience_ns(comm->context);
+	lost = comm->gone_ns && !comm->gone_may_live &&
+	       now - comm->gone_ns > smd_context_patience_ns(comm->context);
 	smd_progress_unlock(&comm->context->progress);
 	return lost;
 }
 
-/* Waits until it has joined or failed, a rank is lost, or the time is over: -ETIMEDOUT. */
+/* Waits until it has joined or failed, a rank is lost (-ECONNRESET), or the time is over
+ * (-ETIMEDOUT). */
 static int comm_await_joined(struct smd_comm *comm, unsigned timeout_s)
 {
 	static const struct smd_goal goal = {.done = comm_settled};
@@ -278,7 +280,10 @@ static int comm_await_joined(struct smd_comm *comm, unsigned timeout_s)
 		ret = smd_progress_await(&comm->context->progress, task, &goal, comm,
 			look_ns < end_ns ? look_ns : end_ns);
 		task = NULL;
-	} while (ret == -ETIMEDOUT && smd_clock_ns() < end_ns && !comm_has_lost_rank(comm));
+		if (ret == -ETIMEDOUT && comm_has_lost_rank(comm)) {
+			return -ECONNRESET;
+		}
+	} while (ret == -ETIMEDOUT && smd_clock_ns() < end_ns);
 	return ret;
 }
 
@@ -293,7 +298,7 @@ static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_e
 	if (comm->state == SMD_COMM_FAILED) {
 		ret = comm->err;
 		*error = comm->error;
-	} else if (ret && comm->gone_ns) {
+	} else if (ret == -ECONNRESET || (ret && comm->gone_ns && !comm->gone_may_live)) {
 		ret = -ECONNRESET;
 		*error = comm->gone;
 		if (comm->waiting_for[0]) { /* by another shard: that may be who has died */
@@ -304,6 +309,9 @@ static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_e
 		smd_error_set(error, ETIMEDOUT,
 			"group %s: all %d ranks must join within %u s, but %s", comm->group,
 			comm->nranks, timeout_s, waiting_for);
+		if (comm->gone.text[0]) {
+			smd_error_add(error, comm->gone.text);
+		}
 	}
 	smd_progress_unlock(&context->progress);
 	return ret;

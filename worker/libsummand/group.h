@@ -12,7 +12,7 @@
  * all. All shards are told LEAVE. Where they may write results without a further word (open flows),
  * the buffers are held until they have said LEFT.
  *
- * group_joining.h, group_failure.h, group_epoch.h and group_receiver.h are its parts.
+ * group_joining.h, group_gone.h, group_failure.h, group_epoch.h and group_receiver.h are its parts.
  */
 #ifndef SMD_LIBSUMMAND_GROUP_H
 #define SMD_LIBSUMMAND_GROUP_H

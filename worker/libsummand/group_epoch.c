@@ -10,6 +10,7 @@
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/group_gone.h"
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_receiver.h"
 #include "worker/libsummand/group_streams.h"

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/advertisement.h"
 #include "worker/libsummand/epoch.h"
@@ -142,7 +141,7 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text)
 }
 
 /* No operation that needs more of it can be done. */
-static void comm_end_flow(struct smd_flow *flow, int err, const char *text)
+void smd_group_end_flow(struct smd_flow *flow, int err, const char *text)
 {
 	struct smd_comm *comm = flow->comm;
 	uint64_t end = smd_flow_next_operation(flow);
@@ -160,13 +159,13 @@ void smd_group_end_by(struct smd_flow *by, int err, const char *text)
 {
 	struct smd_comm *comm = by->comm;
 
-	comm_end_flow(by, err, text);
+	smd_group_end_flow(by, err, text);
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
 		for (unsigned i = 0; i < epoch->nremotes; i++) {
 			struct smd_flow *flow = &epoch->flows[i];
 
 			if (comm->state == SMD_COMM_ACTIVE && (flow->gone || flow->dead)) {
-				comm_end_flow(flow, err, text);
+				smd_group_end_flow(flow, err, text);
 			}
 		}
 	}
@@ -237,70 +236,4 @@ void smd_group_on_fault(struct smd_task *task)
 		(struct smd_comm *)((char *)task - offsetof(struct smd_comm, fault));
 
 	smd_group_fail(comm, comm->fault_err, comm->fault_error.text);
-}
-
-/* Some shard that this rank has a stream to has not said anything of the kind. One that has come
- * back is not in the first epoch; where it has lost a rank, some of its streams say so. */
-static bool comm_has_whole_shard(const struct smd_comm *comm)
-{
-	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
-		const struct smd_remote *remote = comm->context->remotes.each[i];
-		const struct smd_flow *first = smd_epoch_flow(&comm->base, remote);
-		bool later = !first || first->dead;
-		bool lives = !later;
-		bool over = !later && first->over;
-
-		for (const struct smd_epoch *epoch = comm->base.next; later && epoch;
-			epoch = epoch->next) {
-			const struct smd_flow *flow = smd_epoch_flow(epoch, remote);
-
-			lives |= flow && flow->joined && !flow->dead;
-			over |= flow && flow->joined && !flow->dead && flow->over;
-		}
-		if (lives && !over) {
-			return true;
-		}
-	}
-	return false;
-}
-
-void smd_group_check_gone(struct smd_comm *comm)
-{
-	if (!comm->gone.text[0] || comm_has_whole_shard(comm)) {
-		return;
-	}
-	smd_group_fail(comm, -ECONNRESET, comm->gone.text);
-}
-
-/* One server may have lost a rank that lives, and all another one that died: both are named, each
- * once. */
-void smd_group_note_gone(struct smd_comm *comm, const char *text)
-{
-	const char *reason = strstr(text, " was lost: ");
-	char who[SMD_ERROR_TEXT_MAX];
-
-	snprintf(who, sizeof(who), "%.*s", reason ? (int)(reason - text) : -1, text);
-	smd_progress_lock(&comm->context->progress);
-	if (!comm->gone.text[0]) {
-		smd_error_set(&comm->gone, ECONNRESET, "%s", text);
-		comm->gone_ns = smd_clock_ns();
-	} else if (!strstr(comm->gone.text, who)) {
-		smd_error_add(&comm->gone, text);
-	}
-	smd_progress_unlock(&comm->context->progress);
-}
-
-void smd_group_gone(struct smd_flow *flow, const char *text)
-{
-	struct smd_comm *comm = flow->comm;
-
-	if (comm->end != SMD_COMM_NO_END) {
-		comm_end_flow(flow, -ECONNRESET, text);
-		smd_operations_check_held(comm); /* nobody answers them there any more */
-		return;
-	}
-	flow->over = true;
-	flow->gone = true;
-	smd_group_note_gone(comm, text);
-	smd_group_check_gone(comm);
 }

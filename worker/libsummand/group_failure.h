@@ -29,16 +29,8 @@ void smd_group_end_by(struct smd_flow *by, int err, const char *text);
  * join those, and it may have left before this rank knew of them. */
 void smd_group_end_forming(struct smd_comm *comm);
 
-/*
- * A rank's lane to that shard has ended. When all shards that are left have lost it, it is the rank
- * that is lost; else it will say which server is.
- */
-void smd_group_gone(struct smd_flow *flow, const char *text);
-/* Servers are lost: maybe what is left has lost a rank. */
-void smd_group_check_gone(struct smd_comm *comm);
-
-/* A shard has said GONE: what is said if no whole one is left. */
-void smd_group_note_gone(struct smd_comm *comm, const char *text);
+/* No operation that needs more of that shard can be done. */
+void smd_group_end_flow(struct smd_flow *flow, int err, const char *text);
 
 /* The shard writes no more results of the communicator: it has said so, or its lane is closed. */
 void smd_group_flow_closed(struct smd_comm *comm, struct smd_flow *flow);

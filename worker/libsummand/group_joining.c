@@ -11,6 +11,7 @@
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/group_gone.h"
 #include "worker/libsummand/path_staged.h"
 
 /* Each shard compares its own place too: where ranks have servers in another order, it has another
@@ -100,6 +101,7 @@ static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned w
 	} else if (comm->state == SMD_COMM_JOINING) {
 		smd_group_check_joined(comm);
 		if (comm->state == SMD_COMM_JOINING) {
+			smd_group_weigh_gone(comm);
 			smd_epoch_agreement_joined(comm);
 		}
 	} else {
@@ -107,18 +109,21 @@ static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned w
 	}
 }
 
-void smd_group_late(struct smd_flow *flow, const char *text)
+void smd_group_late(struct smd_flow *flow, const struct smd_late *late)
 {
 	struct smd_comm *comm = flow->comm;
 	struct smd_context *context = comm->context;
 
 	if (comm->state == SMD_COMM_ACTIVE && flow->epoch != comm->candidate) {
-		smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
+		smd_log(SMD_LOG_WARN, "libsummand", "%s", late->text);
 	}
 	smd_progress_lock(&context->progress);
 	flow->heard = true;
-	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", text);
+	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", late->text);
 	smd_progress_unlock(&context->progress);
+	if (late->nranks) {
+		smd_group_note_there(flow, &late->there);
+	}
 }
 
 /* ---- servers that are lost ---- */
@@ -182,6 +187,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 	smd_epoch_agreement_lose(comm, targets);
 	check_joining(comm);
 	smd_group_check_gone(comm);
+	smd_group_weigh_gone(comm);
 }
 
 /* Nothing but JOIN has been said, so there is nothing to be waited for. */
@@ -253,6 +259,9 @@ bool smd_group_may_rest(struct smd_flow *flow)
 	if (comm->state == SMD_COMM_FAILED || flow->dead) {
 		return true;
 	}
+	if (comm->state == SMD_COMM_JOINING && flow->over) {
+		return true; /* the shard has lost a rank, and has no group any more */
+	}
 	if (comm->state == SMD_COMM_ACTIVE || flow->heard || flow->again) {
 		return false;
 	}
@@ -265,7 +274,7 @@ void smd_group_lane_back(struct smd_flow *flow)
 {
 	const struct smd_comm *comm = flow->comm;
 
-	if (comm->state == SMD_COMM_JOINING && comm->asked && !flow->dead) {
+	if (comm->state == SMD_COMM_JOINING && comm->asked && !flow->dead && !flow->over) {
 		smd_group_ask(flow);
 	}
 }

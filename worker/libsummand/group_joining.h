@@ -18,7 +18,7 @@ int smd_group_joined(struct smd_flow *flow, const struct smd_frame *frame, struc
 /* A shard that is lost, or has lost a rank, need not say it. */
 void smd_group_check_joined(struct smd_comm *comm);
 /* LATE has come. */
-void smd_group_late(struct smd_flow *flow, const char *text);
+void smd_group_late(struct smd_flow *flow, const struct smd_late *late);
 
 /* Servers are lost, and others are left: `targets` by number. */
 void smd_group_lose(struct smd_comm *comm, uint64_t targets);

@@ -12,6 +12,7 @@
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/group_gone.h"
 #include "worker/libsummand/group_joining.h"
 
 static struct smd_epoch *epoch_of(struct smd_receiver *receiver)
@@ -136,6 +137,10 @@ static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
 	char text[SMD_ERROR_TEXT_MAX];
 	int ret = smd_abort_decode(payload, frame->length, &abort, error);
 
+	if (ret == 0 && frame->window >= flow->comm->nranks) {
+		ret = smd_error_set(error, EPROTO, "GONE: rank must be below %u, got %u",
+			flow->comm->nranks, frame->window);
+	}
 	if (ret == 0 && flow->epoch == flow->comm->candidate) {
 		flow->gone = true; /* and stays so if it is the next table all the same */
 		smd_remote_explain(flow->remote, abort.text, text);
@@ -143,7 +148,7 @@ static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
 		comm_lose_candidate(flow, &abort);
 	} else if (ret == 0) {
 		smd_remote_explain(flow->remote, abort.text, text);
-		smd_group_gone(flow, text);
+		smd_group_gone(flow, frame->window, text);
 		if (flow->comm->state == SMD_COMM_JOINING) {
 			smd_group_check_joined(flow->comm);
 		}
@@ -164,11 +169,25 @@ static int comm_take_agree(struct smd_flow *flow, const struct smd_frame *frame,
 	return ret;
 }
 
+static int comm_take_late(struct smd_flow *flow, const struct smd_frame *frame,
+	const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_late late;
+	int ret = smd_late_decode(payload, frame->length, &late, error);
+
+	if (ret == 0 && late.nranks && late.nranks != flow->comm->nranks) {
+		ret = smd_error_set(error, EPROTO, "LATE: ranks must be %u, got %u",
+			flow->comm->nranks, late.nranks);
+	}
+	if (ret == 0) {
+		smd_group_late(flow, &late);
+	}
+	return ret;
+}
+
 static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
 	const uint8_t *payload, struct smd_error *error)
 {
-	char text[SMD_ERROR_TEXT_MAX];
-
 	switch (frame->kind) {
 	case SMD_FRAME_RESULT:
 		return smd_flow_received(flow, frame, error);
@@ -195,9 +214,7 @@ static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
 		}
 		return 0;
 	default: /* LATE: the remote lets nothing else pass */
-		smd_text_decode(payload, frame->length, text);
-		smd_group_late(flow, text);
-		return 0;
+		return comm_take_late(flow, frame, payload, error);
 	}
 }
 
@@ -234,7 +251,7 @@ static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_r
 	}
 	switch (comm->state) {
 	case SMD_COMM_JOINING:
-		return comm->asked && !flow->joined;
+		return comm->asked && !flow->joined && !flow->over;
 	case SMD_COMM_ACTIVE:
 		return !flow->over && ((flow->asked && !flow->joined) || smd_flow_is_owed(flow));
 	case SMD_COMM_FAILED:

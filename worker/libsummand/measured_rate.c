@@ -17,7 +17,7 @@
 #define FAR          8.0        /* and more than a host with much else to do takes away */
 #define STEADY       0.5        /* of the fastest that slices have on average, where links decide */
 #define AGAIN_NS     (10 * SMD_SECOND_NS)
-#define SOON_NS      (SMD_SECOND_NS / 2) /* where processors decide: a program that begins is busy */
+#define SOON_NS      (SMD_SECOND_NS / 10) /* where processors decide: a program that begins is busy */
 #define MBPS         8000.0 /* of bytes in ns */
 
 /* Looks again at what comes from now on. */

@@ -3,29 +3,19 @@
 #include "worker/libsummand/tuning.h"
 
 #include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/pressure.h"
+#include "worker/libsummand/tuning_table.h"
 
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
-
-static double sum_weights(const struct smd_tuning *tuning)
-{
-	double sum = 0;
-
-	for (unsigned s = 0; s < tuning->nshards; s++) {
-		sum += tuning->shards[s].weight;
-	}
-	return sum;
-}
 
 /* Which servers have several shards there, which of these use one alone, and which ones have none
  * in use: these will have one at first. */
@@ -50,7 +40,7 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 		single |= (uint64_t)(there[t] > 1 && used[t] <= 1) << t;
 		without |= (uint64_t)(there[t] > 0 && used[t] == 0) << t;
 	}
-	tuning->first_sum = sum_weights(tuning);
+	tuning->first_sum = smd_tuning_sum_weights(tuning);
 	smd_shard_choice_begin(&tuning->choice, several, single, now_ns);
 	smd_server_choice_begin(
 		&tuning->servers, may_leave, without, spare & without, now_ns);
@@ -356,128 +346,6 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 	return weights_want(tuning, now_ns) || trials_want(tuning, now_ns);
 }
 
-static uint32_t weight_at(const struct smd_tuning *tuning, unsigned place)
-{
-	const struct smd_balance_shard *one = &tuning->balance.shards[place];
-
-	switch (tuning->cause) {
-	case SMD_TUNING_RATES:
-		return smd_balance_scaled(one, tuning->factor);
-	case SMD_TUNING_WEIGHTS:
-		return one->wanted;
-	default:
-		return one->weight;
-	}
-}
-
-static double mean_of_others(const struct smd_tuning *tuning, unsigned server)
-{
-	double sum = 0;
-	unsigned n = 0;
-
-	for (unsigned s = 0; s < tuning->nshards; s++) {
-		if (tuning->shards[s].server != server && tuning->shards[s].weight) {
-			sum += tuning->shards[s].weight;
-			n++;
-		}
-	}
-	return n ? sum / n : 1;
-}
-
-/* Servers of which one shard alone is used in the table that is made. */
-static uint64_t becomes_single(const struct smd_tuning *tuning)
-{
-	return tuning->cause == SMD_TUNING_RATES ? tuning->choice.single | tuning->sure
-						 : tuning->choice.wanted;
-}
-
-/* What the shard should have when its server is back: what it had, or as spare what it declares, by
- * what all others have now. */
-static double returning_weight(const struct smd_tuning *tuning, unsigned shard)
-{
-	unsigned server = tuning->shards[shard].server;
-
-	if (tuning->servers.spare >> server & 1) {
-		return tuning->shards[shard].spare * sum_weights(tuning) / tuning->first_sum;
-	}
-	return tuning->parts[shard] * mean_of_others(tuning, server) *
-	       smd_server_choice_part(&tuning->servers, server);
-}
-
-/* What its server has, or had when it was left out, goes to its first shard, or is divided among
- * all of them. */
-static uint32_t choose_weight(const struct smd_tuning *tuning, unsigned shard, bool returns)
-{
-	unsigned server = tuning->shards[shard].server;
-	double factor = tuning->cause == SMD_TUNING_RATES ? tuning->factor : 1;
-	double sum = 0;
-	unsigned before = 0;
-	unsigned n = 0;
-
-	for (unsigned s = 0; s < tuning->nshards; s++) {
-		if (tuning->shards[s].server == server) {
-			sum += returns ? returning_weight(tuning, s)
-				       : tuning->shards[s].weight * factor;
-			before += s < shard;
-			n++;
-		}
-	}
-	if ((returns ? tuning->choice.single : becomes_single(tuning)) >> server & 1) {
-		sum = before ? 0 : fmin(fmax(sum, 1), INT32_MAX);
-		return (uint32_t)sum;
-	}
-	return (uint32_t)fmin(fmax(sum / n, 1), INT32_MAX);
-}
-
-/* Whose shards are not the same as before. */
-static bool changes_shards(const struct smd_tuning *tuning, unsigned server)
-{
-	return (tuning->cause == SMD_TUNING_SHARDS || tuning->cause == SMD_TUNING_RATES) &&
-	       ((becomes_single(tuning) ^ tuning->choice.single) >> server & 1) &&
-	       !(tuning->servers.without >> server & 1);
-}
-
-/* Which is there, or is not, from then on. */
-static bool changes_server(const struct smd_tuning *tuning, unsigned server)
-{
-	return tuning->cause == SMD_TUNING_SERVERS &&
-	       ((tuning->servers.wanted ^ tuning->servers.without) >> server & 1);
-}
-
-static void make_table(struct smd_tuning *tuning)
-{
-	unsigned place = 0;
-
-	for (unsigned s = 0; s < tuning->nshards; s++) {
-		const struct smd_tuning_shard *one = &tuning->shards[s];
-
-		if (tuning->back) {
-			tuning->weights[s] = tuning->before[s];
-		} else if (changes_server(tuning, one->server)) {
-			tuning->weights[s] = tuning->servers.wanted >> one->server & 1
-						     ? 0
-						     : choose_weight(tuning, s, true);
-		} else if (changes_shards(tuning, one->server)) {
-			tuning->weights[s] = choose_weight(tuning, s, false);
-		} else {
-			tuning->weights[s] = one->weight ? weight_at(tuning, place) : 0;
-		}
-		place += one->weight != 0;
-	}
-}
-
-static int scale_of(const struct smd_tuning *tuning)
-{
-	switch (tuning->cause) {
-	case SMD_TUNING_RATES: /* what was found before was for other rates */
-		return tuning->back ? tuning->trial.scale : 0;
-	case SMD_TUNING_CHUNKS:
-		return tuning->search.wanted;
-	default:
-		return tuning->search.scale;
-	}
-}
-
 static bool may_have_table(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	while (tuning->tables < SMD_TUNING_TABLES_MOST &&
@@ -500,22 +368,8 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	if (!find_cause(tuning, now_ns)) {
 		return false;
 	}
-	make_table(tuning);
-	tuning->scale = scale_of(tuning);
+	smd_tuning_make_table(tuning);
 	return true;
-}
-
-/* What a server had that is left out now; spare ones have what they declare. */
-static void keep_parts(struct smd_tuning *tuning)
-{
-	for (unsigned s = 0; s < tuning->nshards; s++) {
-		unsigned server = tuning->shards[s].server;
-
-		if (tuning->servers.wanted >> server & 1 & ~(tuning->servers.without >> server)) {
-			tuning->parts[s] =
-				tuning->shards[s].weight / mean_of_others(tuning, server);
-		}
-	}
 }
 
 /* Of servers that are left out: no other shards of them are tried. */
@@ -573,7 +427,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		smd_balance_applied(&tuning->balance, now_ns);
 		break;
 	case SMD_TUNING_SERVERS:
-		keep_parts(tuning);
+		smd_tuning_keep_parts(tuning);
 		forget_rates(tuning);
 		smd_server_choice_applied(&tuning->servers, now_ns);
 		break;

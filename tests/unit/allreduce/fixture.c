@@ -190,6 +190,36 @@ void pool_stop(struct pool *pool)
 	}
 }
 
+struct lane_cut {
+	struct smd_task task;
+	smd_context *context;
+	unsigned server;
+	bool done;
+};
+
+static void cut_now(struct smd_task *task)
+{
+	struct lane_cut *cut = (struct lane_cut *)task;
+
+	smd_context_lose(cut->context, 1ull << cut->server, "the test has cut its lanes");
+	smd_progress_lock(&cut->context->progress);
+	cut->done = true;
+	smd_progress_publish(&cut->context->progress);
+}
+
+static bool cut_done(const void *arg)
+{
+	return ((const struct lane_cut *)arg)->done;
+}
+
+void pool_lose(smd_context *context, unsigned server)
+{
+	static const struct smd_goal goal = {.done = cut_done};
+	struct lane_cut cut = {.task = {.run = cut_now}, .context = context, .server = server};
+
+	smd_progress_await(&context->progress, &cut.task, &goal, &cut, 0);
+}
+
 smd_context *pool_context(const struct pool *pool, int rank)
 {
 	char name[32];

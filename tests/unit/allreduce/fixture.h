@@ -82,6 +82,9 @@ struct pool_rank {
  * it cannot. Large operations are cut at SUMMAND_TEST_SEGMENT bytes, if that is set. */
 smd_context *pool_context(const struct pool *pool, int rank);
 
+/* The process loses its lanes to that server, which lives. */
+void pool_lose(smd_context *context, unsigned server);
+
 /* Runs body() on a thread for each rank, with a context and a communicator, and waits for all. */
 void pool_run(const struct pool *pool, int nranks, const char *group,
 	void (*body)(struct pool_rank *rank), void *argument);

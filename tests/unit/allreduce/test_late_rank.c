@@ -23,9 +23,10 @@ enum { RANKS = 3, SERVERS = 3, LOST = 1, ELEMENTS = 50000, PATIENCE_S = 60 };
 
 struct late {
 	struct pool *pool;
-	uint64_t without; /* servers that the first table is without, until `joined` */
-	unsigned rest_us; /* in the middle of the work */
-	atomic_uint connected; /* ranks that have reached all servers */
+	uint64_t without;             /* servers that the first table is without, until `joined` */
+	unsigned rest_us;             /* in the middle of the work */
+	smd_context *contexts[RANKS]; /* of ranks that have reached all servers, */
+	atomic_uint connected;        /* and how many have */
 	atomic_bool joined;
 };
 
@@ -109,6 +110,7 @@ static void *run_rank(void *arg)
 	smd_comm *comm;
 	smd_comm *second;
 
+	late->contexts[self->rank] = context;
 	atomic_fetch_add(&late->connected, 1);
 	CHECK(smd_comm_create(context, "late", RANKS, self->rank, &comm) == 0);
 	reduce_and_check(comm, self->rank, buffer);
@@ -250,6 +252,33 @@ static void the_one_that_leads_begins_with_another_in_its_place(void **state)
 	run_restarted("tcp", 0, true, 0);
 }
 
+/* One that waits loses a server that the others have, which say that it is gone. It lives, and can
+ * say which server it is only when the last rank has joined: that may be later than one that had
+ * died is waited for. */
+static void run_cut(int loser, int late_rank)
+{
+	struct pool pool;
+	struct late late = {.pool = &pool};
+	struct late_rank ranks[RANKS];
+
+	setenv("SUMMAND_HEARTBEAT_LIMIT", "500ms", 1);
+	start_pool(&pool, "tcp");
+	start_others(&late, ranks, late_rank);
+	await_others(&late);
+	pool_lose(late.contexts[loser], LOST);
+	usleep(4000000); /* twice what is waited for one that has died */
+	start(&ranks[late_rank]);
+	end(&pool, ranks);
+	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
+}
+
+static void one_that_has_lost_a_server_is_not_taken_for_dead(void **state)
+{
+	(void)state;
+	run_cut(1, 2);
+	run_cut(2, 0);
+}
+
 /* A late rank waits for one that is lost, and another is lost meanwhile. */
 static void one_begins_without_two(void **state)
 {
@@ -362,6 +391,7 @@ int main(void)
 		cmocka_unit_test(the_one_that_leads_begins_without_it),
 		cmocka_unit_test(one_that_follows_begins_with_another_in_its_place),
 		cmocka_unit_test(the_one_that_leads_begins_with_another_in_its_place),
+		cmocka_unit_test(one_that_has_lost_a_server_is_not_taken_for_dead),
 		cmocka_unit_test(one_begins_without_two),
 		cmocka_unit_test(one_that_is_lost_while_ranks_connect_is_tried_again),
 		cmocka_unit_test(all_begin_without_one_that_none_has_reached),

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "reduction_server/transport/heartbeat.h"
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
 
@@ -232,6 +233,54 @@ static void a_server_that_waits_for_a_rank_is_no_such(void **state)
 	pool_stop(&pool);
 }
 
+struct waiting {
+	const struct pool *pool;
+	int rank;
+	smd_context *context;
+	pthread_t thread;
+};
+
+static void *join_and_reduce(void *arg)
+{
+	const struct waiting *self = arg;
+	int32_t value = 1;
+	smd_comm *comm;
+
+	CHECK(smd_comm_create(self->context, "cut", 3, self->rank, &comm) == 0);
+	CHECK(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM) == 0);
+	CHECK(value == 3);
+	smd_comm_destroy(comm);
+	return NULL;
+}
+
+/* It has nothing to say of a group that one rank has lost it in: the others wait for the last rank
+ * elsewhere. */
+static void a_server_that_a_rank_has_lost_is_no_such(void **state)
+{
+	struct waiting ranks[3];
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, NULL);
+	for (int r = 0; r < 3; r++) {
+		ranks[r] = (struct waiting){
+			.pool = &pool, .rank = r, .context = pool_context(&pool, r)};
+	}
+	for (int r = 0; r < 2; r++) {
+		CHECK(pthread_create(&ranks[r].thread, NULL, join_and_reduce, &ranks[r]) == 0);
+	}
+	usleep(500000); /* they have said JOIN */
+	pool_lose(ranks[1].context, 1);
+	usleep(2 * 35 * SECOND_MS * 1000);
+	assert_false(capture_has("has neither worked nor said who is late", NULL));
+	CHECK(pthread_create(&ranks[2].thread, NULL, join_and_reduce, &ranks[2]) == 0);
+	for (int r = 0; r < 3; r++) {
+		pthread_join(ranks[r].thread, NULL);
+		smd_context_destroy(ranks[r].context);
+	}
+	pool_stop(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -241,6 +290,8 @@ int main(void)
 		cmocka_unit_test(a_server_that_grants_nothing_in_time),
 		cmocka_unit_test(a_server_that_delivers_nothing),
 		cmocka_unit_test(a_server_that_waits_for_a_rank_is_no_such),
+		cmocka_unit_test_setup_teardown(a_server_that_a_rank_has_lost_is_no_such,
+			capture_set_up, capture_tear_down),
 	};
 
 	smd_heartbeat_second_ms = SECOND_MS;

@@ -142,7 +142,7 @@ static void it_is_looked_at_again_soon_where_a_program_begins(void **state)
 	assert_true(factor_at(&rate, 10000, now, 900 * (uint64_t)MS) == 1);
 	feed(&rate, 20, 20, 1000);
 	assert_float_equal(
-		factor_at(&rate, 10000, now + 510 * (uint64_t)MS, 910 * (uint64_t)MS), 0.1, 1e-6);
+		factor_at(&rate, 10000, now + 110 * (uint64_t)MS, 910 * (uint64_t)MS), 0.1, 1e-6);
 	smd_measured_rate_destroy(&rate);
 
 	rate = start(); /* also where other shards are in use meanwhile, */
@@ -150,10 +150,10 @@ static void it_is_looked_at_again_soon_where_a_program_begins(void **state)
 		feed(&rate, 1, 20, i % 5 ? 100 : 1000);
 	}
 	assert_true(factor_at(&rate, 10000, now, 900 * (uint64_t)MS) == 1);
-	smd_measured_rate_use(&rate, SHARDS, now + 400 * (uint64_t)MS, 905 * (uint64_t)MS);
+	smd_measured_rate_use(&rate, SHARDS, now + 50 * (uint64_t)MS, 905 * (uint64_t)MS);
 	feed(&rate, 20, 20, 1000);
 	assert_float_equal(
-		factor_at(&rate, 10000, now + 510 * (uint64_t)MS, 910 * (uint64_t)MS), 0.1, 1e-6);
+		factor_at(&rate, 10000, now + 110 * (uint64_t)MS, 910 * (uint64_t)MS), 0.1, 1e-6);
 	smd_measured_rate_destroy(&rate);
 
 	rate = start(); /* and later and later, where they stay busy */

@@ -360,7 +360,7 @@ static void join_fields_are_checked(void **state)
 		"JOIN: payload must be as specs/design/wire.md says, got 28 bytes that are not");
 }
 
-/* ---- ABORT, REFUSE, LATE ---- */
+/* ---- ABORT ---- */
 
 static void abort_round_trip(void **state)
 {
@@ -442,6 +442,81 @@ static void an_offer_has_1_to_128_bytes(void **state)
 	assert_string_equal(error.text, "PAIR: offer must have 1 to 128 bytes, got 256");
 }
 
+/* ---- LATE ---- */
+
+static void late_round_trip(void **state)
+{
+	struct smd_late late = {.nranks = 10, .text = "rank 4 of 10 not joined yet"};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_late out;
+	size_t length;
+
+	(void)state;
+	for (unsigned r = 0; r < late.nranks; r++) {
+		if (r != 4) {
+			smd_rank_set_add(&late.there, r);
+		}
+	}
+	length = smd_late_encode(&late, payload);
+	assert_memory_equal(payload, "\x0a\0\xef\x03rank 4", 10);
+	assert_int_equal(DECODE(smd_late_decode, payload, length, &out, NULL), 0);
+	assert_int_equal(out.nranks, late.nranks);
+	assert_memory_equal(&out.there, &late.there, sizeof(out.there));
+	assert_string_equal(out.text, late.text);
+}
+
+/* As while a slot waits: there is no set. */
+static void late_without_ranks(void **state)
+{
+	const struct smd_late late = {.text = "rank 3 is late"};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_late out = {.there = {{1}}};
+
+	(void)state;
+	assert_int_equal(
+		DECODE(smd_late_decode, payload, smd_late_encode(&late, payload), &out, NULL), 0);
+	assert_int_equal(out.there.bytes[0], 0);
+	assert_string_equal(out.text, late.text);
+}
+
+/* The largest group, and a text of any length, are within a frame; a set that is cut is not taken.
+ */
+static void late_must_hold_its_set(void **state)
+{
+	struct smd_late late = {.nranks = SMD_NRANKS_MAX};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_error error = {""};
+	struct smd_late out;
+
+	(void)state;
+	memset(late.text, 'a', sizeof(late.text) - 1);
+	assert_int_equal(smd_late_encode(&late, payload), 2 + 512 + 511);
+	assert_int_equal(DECODE(smd_late_decode, payload, 513, &out, &error), -EPROTO);
+	assert_string_equal(error.text,
+		"LATE: payload must be as specs/design/wire.md says, got 513 bytes that are not");
+	assert_int_equal(DECODE(smd_late_decode, payload, 1, &out, &error), -EPROTO);
+	memcpy(payload, "\x01\x10", 2);
+	error = (struct smd_error){""};
+	assert_int_equal(DECODE(smd_late_decode, payload, 600, &out, &error), -EPROTO);
+	assert_string_equal(error.text, "LATE: ranks must be at most 4096, got 4097");
+}
+
+static void a_set_holds_what_it_has(void **state)
+{
+	struct smd_rank_set few = {{0}};
+	struct smd_rank_set more = {{0}};
+
+	(void)state;
+	assert_true(smd_rank_set_holds(&few, &more));
+	smd_rank_set_add(&more, 0);
+	smd_rank_set_add(&more, SMD_NRANKS_MAX - 1);
+	smd_rank_set_add(&few, SMD_NRANKS_MAX - 1);
+	assert_true(smd_rank_set_holds(&more, &few));
+	assert_false(smd_rank_set_holds(&few, &more));
+}
+
+/* ---- texts ---- */
+
 /* The longest payload that a frame may have does not overflow the text. */
 static void texts_are_cut_at_511_bytes(void **state)
 {
@@ -504,6 +579,10 @@ int main(void)
 		cmocka_unit_test(abort_needs_an_errno),
 		cmocka_unit_test(pair_round_trip),
 		cmocka_unit_test(an_offer_has_1_to_128_bytes),
+		cmocka_unit_test(late_round_trip),
+		cmocka_unit_test(late_without_ranks),
+		cmocka_unit_test(late_must_hold_its_set),
+		cmocka_unit_test(a_set_holds_what_it_has),
 		cmocka_unit_test(texts_are_cut_at_511_bytes),
 		cmocka_unit_test(texts_lose_their_control_characters),
 		cmocka_unit_test(text_round_trip),
