@@ -203,7 +203,8 @@ static void decide_speed(const struct smd_server_options *options, struct smd_se
 			options->link.part, options->link.whole, config->bandwidth_mbps);
 	}
 	config->shards = options->threads ? (unsigned)options->threads
-					  : smd_bandwidth_shards(mbps, count_processors());
+					  : smd_bandwidth_shards(mbps, count_processors(),
+						    smd_addresses_count(options->listen));
 	if (config->shards > SMD_SHARDS_MAX) {
 		config->shards = SMD_SHARDS_MAX;
 	}

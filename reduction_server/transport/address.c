@@ -169,6 +169,16 @@ bool smd_addresses_get(const char *addresses, unsigned n, char out[SMD_ADDRESS_L
 	return n == 0 && length > 0;
 }
 
+unsigned smd_addresses_count(const char *addresses)
+{
+	unsigned count = 1;
+
+	for (const char *c = addresses; *c; c++) {
+		count += *c == '+';
+	}
+	return count;
+}
+
 int smd_addresses_check(const char *addresses)
 {
 	char address[SMD_ADDRESS_LONGEST];

@@ -35,6 +35,9 @@ bool smd_address_same_network(
 /* The n-th of a server's addresses; false: there are fewer. */
 bool smd_addresses_get(const char *addresses, unsigned n, char out[SMD_ADDRESS_LONGEST]);
 
+/* How many there are. */
+unsigned smd_addresses_count(const char *addresses);
+
 /* 0, or -EINVAL: not 1 to SMD_ADDRESSES_MAX, each host:port. */
 int smd_addresses_check(const char *addresses);
 

@@ -211,7 +211,7 @@ uint32_t smd_bandwidth_read(
 	return sum;
 }
 
-unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors)
+unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors, unsigned addresses)
 {
 	unsigned shards = (mbps - 1) / SMD_BANDWIDTH_SHARD_MBPS + 1;
 
@@ -220,6 +220,7 @@ unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors)
 				 ? processors / 4
 				 : SMD_BANDWIDTH_UNKNOWN_SHARDS;
 	}
+	shards = shards > addresses ? shards : addresses;
 	shards = shards < processors ? shards : processors;
 	return shards > 0 ? shards : 1;
 }

@@ -35,8 +35,9 @@ bool smd_bandwidth_interface(const char *listen, const char *root, char out[IF_N
 /*
  * How many shards such a link takes, at least 1 and at most as many as there are processors: each
  * keeps one busy at SMD_BANDWIDTH_SHARD_MBPS, and more of them cost more for the same bytes. mbps 0
- * (not known): a quarter of the processors, at most SMD_BANDWIDTH_UNKNOWN_SHARDS.
+ * (not known): a quarter of the processors, at most SMD_BANDWIDTH_UNKNOWN_SHARDS. Of a server with several addresses
+ * each has one, where there are so many processors: workers' lanes go to one address each.
  */
-unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors);
+unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors, unsigned addresses);
 
 #endif

@@ -25,6 +25,10 @@ struct smd_origin {
  * that address on. */
 bool smd_origin_reaches(const struct smd_origin *origin, const char *address);
 
+/* Of a server's addresses those on a network of an interface of this host that is up: the one whose turn it is, the
+ * first of them for 0. False: none is; a name that needs a resolver is on none. */
+bool smd_origin_take_turn(const char *addresses, uint32_t turn, char out[SMD_ADDRESS_LONGEST]);
+
 /* Of a server's addresses ("host:port+host:port") the one on the interface's network, else the
  * first. NULL: the first. */
 void smd_origin_choose(

@@ -128,6 +128,7 @@ int smd_context_create_targets(struct smd_context *context)
 		struct smd_target *target = &context->targets[t];
 
 		target->address = context->config.servers[t];
+		target->number = t;
 		target->nremotes = 1;
 		context->ntargets++;
 		target->remotes[0] = smd_remote_create(&context->remote_owner, target, 0);
@@ -151,6 +152,7 @@ static void context_add(void *owner, const char *address)
 	uint64_t bit = 1ull << context->ntargets;
 
 	target->address = address;
+	target->number = context->ntargets;
 	target->remotes[0] = smd_remote_create(&context->remote_owner, target, 0);
 	if (!target->remotes[0]) {
 		return; /* it is looked for again */

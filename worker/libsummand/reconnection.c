@@ -68,6 +68,9 @@ void smd_reconnection_begin(struct smd_context *context, struct smd_target *targ
 	if (!reconnection->timer) {
 		return; /* the others go on without it */
 	}
+	for (unsigned s = 0; s < target->nremotes; s++) {
+		target->remotes[s]->tries = 0; /* each at its own address first, as before */
+	}
 	reconnection->first_ns = reconnection->first_ns ? reconnection->first_ns : smd_clock_ns();
 	if (reconnection->since_ns == 0 || smd_clock_ns() - reconnection->since_ns > STAYED_NS) {
 		reconnection->delay_ms = DELAY_LEAST_MS;

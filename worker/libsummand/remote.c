@@ -57,6 +57,7 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	remote->err = err;
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
 	remote->transport = 0;
+	remote->tries++;
 	remote->target->doubted = true;
 	if (remote->target->reconnection.under_way) { /* which is tried once, and later again */
 		smd_remote_fail_with(remote, err, reason);
@@ -228,6 +229,34 @@ void smd_target_end(struct smd_target *target)
 	}
 }
 
+/*
+ * Where a server has several addresses and the caller has chosen no card, shards take turns among
+ * those that this host shares a network with, and servers begin half of them apart, then a quarter:
+ * with few shards or few servers, all cards of both ends are used.
+ */
+static void remote_take_rail(struct smd_remote *remote)
+{
+	const struct smd_target *target = remote->target;
+	uint32_t begin = 0;
+	char address[SMD_ADDRESS_LONGEST];
+
+	for (unsigned bit = 0; bit < 4; bit++) { /* SMD_ADDRESSES_MAX of them */
+		begin = begin << 1 | (target->number >> bit & 1);
+	}
+	begin = begin * smd_addresses_count(target->address) / SMD_ADDRESSES_MAX;
+	remote->rail[0] = '\0';
+	if (!*remote->owner->origin.interface && strchr(target->address, '+') &&
+		smd_origin_take_turn(
+			target->address, begin + remote->shard + remote->tries, address)) {
+		snprintf(remote->rail, sizeof(remote->rail), "%.127s", address);
+	}
+}
+
+static const char *remote_address(const struct smd_remote *remote)
+{
+	return remote->rail[0] ? remote->rail : remote->target->found;
+}
+
 /* What its lanes leave by; NULL: the system chooses. Told of each server's first. */
 static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 {
@@ -264,13 +293,13 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	ops = smd_remote_connects_over(remote);
-	address = ops->names ? remote->target->address : remote->target->found;
+	address = remote->target->address;
 	if (!ops->names) {
+		remote_take_rail(remote);
+		address = remote_address(remote);
 		origin = remote_origin(remote);
 	}
-	ret = remote->pairs
-		      ? config->transports[remote->transport]->check(remote->target->found, &error)
-		      : 0;
+	ret = remote->pairs ? config->transports[remote->transport]->check(address, &error) : 0;
 	of_carrier = ret == 0 && remote->pairs;
 	if (ret == 0) {
 		ret = ops->connect(remote->owner->progress->base, address, origin, remote->shard,
@@ -299,6 +328,7 @@ void smd_remote_abandon(struct smd_remote *remote)
 	remote->abandoned = true;
 	remote->rests = false;
 	remote->waits = false;
+	remote->tries += remote->lane && !remote->welcomed; /* its address has not answered */
 	evtimer_del(remote->retry);
 	if (remote->lane) {
 		smd_remote_drop_lane(remote);

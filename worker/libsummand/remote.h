@@ -111,6 +111,7 @@ struct smd_remote_owner {
 /* One server of the list, and its shards' lanes once it has told how many there are. */
 struct smd_target {
 	const char *address;              /* or its addresses, "host:port+host:port" */
+	unsigned number;                  /* of all servers that were ever named */
 	char found[SMD_ADDRESS_TEXT_MAX]; /* what the one that is used stands for; empty: it is not
 					     known yet */
 	bool doubted; /* it could not be reached there: its name may stand for another by now */
@@ -142,6 +143,8 @@ struct smd_remote {
 	struct smd_turns turns; /* the flows', on that lane */
 	struct smd_lane_counts ended; /* of its lanes that are closed */
 	bool waits;                   /* for the target's address */
+	char rail[SMD_ADDRESS_TEXT_MAX]; /* the address of the target's that it has taken in turn, of several; empty: none */
+	unsigned tries;                  /* that have failed: each takes the next one */
 	unsigned transport;           /* of the owner's, the one that is tried or used */
 	bool pairs;                   /* the lane is being made over another one (remote_pair.h), */
 	bool answered;                /* and the shard has said something of that on it */

@@ -114,8 +114,9 @@ static void remote_tell_transport(const struct smd_remote *remote)
 	char server[160];
 
 	smd_target_name(remote->target, server);
-	smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: goes over %s", server,
-		remote->shard, remote->owner->config->transports[remote->transport]->name);
+	smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: goes over %s%s%s", server,
+		remote->shard, remote->owner->config->transports[remote->transport]->name,
+		*remote->rail ? " to " : "", remote->rail);
 }
 
 static int remote_on_welcome(

@@ -102,7 +102,7 @@ static void a_shard_carries_10_gbits_as_long_as_there_are_processors(void **stat
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		assert_int_equal(smd_bandwidth_shards(cases[i].mbps, cases[i].processors),
+		assert_int_equal(smd_bandwidth_shards(cases[i].mbps, cases[i].processors, 1),
 			cases[i].shards);
 	}
 }
@@ -111,10 +111,13 @@ static void a_shard_carries_10_gbits_as_long_as_there_are_processors(void **stat
 static void a_link_of_unknown_speed_takes_a_quarter_of_the_processors(void **state)
 {
 	(void)state;
-	assert_int_equal(smd_bandwidth_shards(0, 1), 1);
-	assert_int_equal(smd_bandwidth_shards(0, 2), 1);
-	assert_int_equal(smd_bandwidth_shards(0, 8), 2);
-	assert_int_equal(smd_bandwidth_shards(0, 96), 4);
+	assert_int_equal(smd_bandwidth_shards(0, 1, 1), 1);
+	assert_int_equal(smd_bandwidth_shards(0, 2, 1), 1);
+	assert_int_equal(smd_bandwidth_shards(0, 8, 1), 2);
+	assert_int_equal(smd_bandwidth_shards(0, 96, 1), 4);
+	assert_int_equal(smd_bandwidth_shards(2000, 8, 2), 2); /* one for each address */
+	assert_int_equal(smd_bandwidth_shards(2000, 2, 4), 2);
+	assert_int_equal(smd_bandwidth_shards(100000, 16, 2), 10);
 }
 
 int main(void)

@@ -89,6 +89,21 @@ static void test_choose(void **state)
 	assert_string_equal(address, "192.0.2.1:1");
 }
 
+static void test_turns(void **state)
+{
+	static const char *const addresses = "240.0.0.1:1+127.0.0.2:2+name:5+127.0.0.3:3";
+	char address[SMD_ADDRESS_LONGEST];
+
+	(void)state;
+	assert_true(smd_origin_take_turn(addresses, 0, address));
+	assert_string_equal(address, "127.0.0.2:2");
+	assert_true(smd_origin_take_turn(addresses, 1, address));
+	assert_string_equal(address, "127.0.0.3:3");
+	assert_true(smd_origin_take_turn(addresses, 2, address));
+	assert_string_equal(address, "127.0.0.2:2");
+	assert_false(smd_origin_take_turn("240.0.0.1:1+name:5", 0, address));
+}
+
 /* ---- a connection ---- */
 
 static void on_accept(void *owner, struct smd_lane *lane, int shard)
@@ -155,6 +170,7 @@ int main(void)
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_reaches),
 		cmocka_unit_test(test_choose),
+		cmocka_unit_test(test_turns),
 		cmocka_unit_test(test_connection),
 	};
 
