@@ -201,10 +201,21 @@ static int join_agree(struct smd_server_comm *comm, const struct smd_member *mem
 	return ret;
 }
 
+/* The lowest rank that is not there any more; as many as there are: all are. */
+static unsigned first_missing(const struct smd_server_comm *comm)
+{
+	unsigned rank = 0;
+
+	while (rank < comm->nranks && comm->members[rank]) {
+		rank++;
+	}
+	return rank;
+}
+
 /* A stream of a later epoch is not begun where a rank has left the communicator, and so will not come;
  * one that need not be, not either where the rank's lane has ended. */
-static bool join_is_in_vain(
-	const struct smd_comms *comms, const char *job, const struct smd_join *join)
+static int join_must_not_be_in_vain(const struct smd_comms *comms, const char *name,
+	const char *job, const struct smd_join *join, struct smd_error *error)
 {
 	const struct smd_server_comm *comm;
 
@@ -214,10 +225,11 @@ static bool join_is_in_vain(
 		if ((lacks || comm->deserted) && comm->state == SMD_SERVER_COMM_ACTIVE &&
 			strcmp(comm->job->name, job) == 0 &&
 			strcmp(comm->group, join->group) == 0) {
-			return true;
+			return smd_error_set(error, ECONNRESET, "group %s: rank %u has left", name,
+				first_missing(comm));
 		}
 	}
-	return false;
+	return 0;
 }
 
 bool smd_comms_reach_all(const struct smd_comms *comms, const char *job)
@@ -249,10 +261,8 @@ int smd_server_comm_join(struct smd_comms *comms, struct smd_member *member, con
 		return smd_error_set(error, EINVAL, "group %s: rank must be below %u, got %u", name,
 			join->nranks, member->rank);
 	}
-	if (join->id && join_is_in_vain(comms, job, join)) {
-		return smd_error_set(error, ECONNRESET, "group %s: a rank has left", name);
-	}
-	ret = join_may_keep_lane(comms, name, member, error);
+	ret = join->id ? join_must_not_be_in_vain(comms, name, job, join, error) : 0;
+	ret = ret ? ret : join_may_keep_lane(comms, name, member, error);
 	if (ret) {
 		return ret;
 	}

@@ -175,19 +175,14 @@ static void ranks_have_the_same_servers_in_the_same_order(void **state)
 	pool_stop(&pool);
 }
 
-/* One of them may have been started again at an address of the same name, so shards wait for a rank to say
- * that it has lost it. */
-static void ranks_whose_lists_differ_in_one_server_are_named(void **state)
+static void join_with_differing_lists(const struct smd_server_config configs[3])
 {
 	static const char text[] = "group test/other: all ranks must have the same reduction "
 				   "servers in the same order, but rank ";
-	const struct smd_server_config quick = {.heartbeat_ms = 2000};
-	const struct smd_server_config configs[] = {quick, quick, quick};
 	struct joiner joiners[2];
 	struct pool pool;
 	char lists[2][512];
 
-	(void)state;
 	pool_start(&pool, "tcp", 3, configs);
 	for (unsigned r = 0; r < 2; r++) {
 		snprintf(lists[r], sizeof(lists[r]), "%s,%s", pool.servers[0].address,
@@ -202,6 +197,26 @@ static void ranks_whose_lists_differ_in_one_server_are_named(void **state)
 		smd_context_destroy(joiners[r].context);
 	}
 	pool_stop(&pool);
+}
+
+/* One of them may have been started again at an address of the same name, so shards wait for a rank
+ * to say that it has lost it. */
+static void ranks_whose_lists_differ_in_one_server_are_named(void **state)
+{
+	const struct smd_server_config quick = {.heartbeat_ms = 2000};
+	const struct smd_server_config configs[] = {quick, quick, quick};
+
+	(void)state;
+	join_with_differing_lists(configs);
+}
+
+/* They would deal differently, so that is told at once: no silence ends it here. */
+static void ranks_to_which_a_server_is_spare_or_not_are_named(void **state)
+{
+	const struct smd_server_config configs[3] = {[1] = {.spare = true}};
+
+	(void)state;
+	join_with_differing_lists(configs);
 }
 
 /* The ranks that have come leave the group, so that all can try again. */
@@ -578,6 +593,9 @@ static void who_begins_with_another_table_hears_who_left(void **state)
 		assert_int_equal(
 			smd_abort_decode(raws[0].payload, raws[0].frame.length, &abort, NULL), 0);
 		assert_int_equal(abort.err, ECONNRESET);
+		raw_leave(&raws[0], NEXT, 0);
+		join_next(&raws[0], 0, joined == 2); /* nor can it begin anew */
+		raw_expect_text(&raws[0], SMD_FRAME_ABORT, "group raw/next: rank 1 has left");
 		for (unsigned r = 0; r < 2; r++) {
 			raw_close(&raws[r]);
 		}
@@ -592,6 +610,7 @@ int main(void)
 		cmocka_unit_test(ranks_agree_on_their_number),
 		cmocka_unit_test(ranks_have_the_same_servers_in_the_same_order),
 		cmocka_unit_test(ranks_whose_lists_differ_in_one_server_are_named),
+		cmocka_unit_test(ranks_to_which_a_server_is_spare_or_not_are_named),
 		cmocka_unit_test(ranks_that_do_not_come_are_named),
 		cmocka_unit_test(a_large_group_that_forms_is_told_less_often),
 		cmocka_unit_test(who_waits_for_a_group_sleeps),
