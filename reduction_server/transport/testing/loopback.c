@@ -18,65 +18,16 @@
 
 #include "reduction_server/transport/loop.h"
 #include "reduction_server/transport/testing/loopback.h"
+#include "reduction_server/transport/testing/loopback_pipe.h"
 #include "reduction_server/transport/transports.h"
 #include "reduction_server/wire/zeros.h"
 
-#define NAME_MAX_LENGTH 100
-
-struct pipe;
-
-struct loopback_lane {
-	struct smd_lane lane;
-	struct pipe *pipe;
-	struct loopback_lane *other;
-	struct event_base *base;
-	unsigned process;
-	const struct smd_lane_callbacks *callbacks;
-	void *owner;
-	bool opened; /* on_open() has been called, or is not due */
-	bool ended;  /* on_closed() has been called */
-	bool half;   /* this frame's payload is on its way to there: */
-	struct smd_frame frame;
-	void *payload;
-
-	/* Under the pipe's lock: */
-	bool skips_zeros;
-	struct smd_zero_search search;
-	struct smd_wakeup wakeup; /* all zeros: not attached */
-	struct smd_send_queue inbox;
-	struct smd_send_queue finished;
-	bool closed;
-	char peer[128];
-};
-
-struct pipe {
-	pthread_mutex_t lock;
-	int users; /* ends that have not been freed */
-	bool cut;  /* from outside (loopback.h) */
-	LIST_ENTRY(pipe) link;
-	struct loopback_lane ends[2];
-};
-
-struct loopback_listener {
-	struct smd_listener listener;
-	char name[NAME_MAX_LENGTH];
-	unsigned process;
-	bool deaf;       /* its process has died */
-	uint64_t number; /* no other has ever had */
-	struct event_base *base;
-	smd_accept *on_accept;
-	void *owner;
-	LIST_ENTRY(loopback_listener) link;
-};
-
-static pthread_mutex_t listeners_lock = PTHREAD_MUTEX_INITIALIZER;
-static LIST_HEAD(, loopback_listener) listeners = LIST_HEAD_INITIALIZER(listeners);
-static uint64_t nlisteners; /* there have been; under listeners_lock */
-static LIST_HEAD(, pipe) pipes = LIST_HEAD_INITIALIZER(pipes); /* under listeners_lock */
+pthread_mutex_t smd_loopback_lock = PTHREAD_MUTEX_INITIALIZER;
+static LIST_HEAD(, pipe) pipes = LIST_HEAD_INITIALIZER(pipes); /* under that lock */
 
 unsigned (*smd_loopback_process)(void);
 
-static unsigned this_process(void)
+unsigned smd_loopback_this_process(void)
 {
 	return smd_loopback_process ? smd_loopback_process() : 0;
 }
@@ -94,11 +45,11 @@ static void loopback_wake(struct loopback_lane *end)
 	}
 }
 
-static void pipe_free(struct pipe *pipe)
+void smd_loopback_pipe_free(struct pipe *pipe)
 {
-	pthread_mutex_lock(&listeners_lock);
+	pthread_mutex_lock(&smd_loopback_lock);
 	LIST_REMOVE(pipe, link);
-	pthread_mutex_unlock(&listeners_lock);
+	pthread_mutex_unlock(&smd_loopback_lock);
 	pthread_mutex_destroy(&pipe->lock);
 	free(pipe);
 }
@@ -111,7 +62,7 @@ static void pipe_release(struct pipe *pipe)
 	left = --pipe->users;
 	pthread_mutex_unlock(&pipe->lock);
 	if (left == 0) {
-		pipe_free(pipe);
+		smd_loopback_pipe_free(pipe);
 	}
 }
 
@@ -167,7 +118,7 @@ static void loopback_leave_behind(struct loopback_lane *end, struct smd_send_que
 }
 
 /* Gives back what is queued; the other end sees the closed flag. */
-static void loopback_close(struct smd_lane *lane)
+void smd_loopback_close(struct smd_lane *lane)
 {
 	struct loopback_lane *end = loopback_of(lane);
 	struct smd_send_queue unsent = TAILQ_HEAD_INITIALIZER(unsent);
@@ -438,7 +389,7 @@ static void loopback_redirect(struct smd_lane *lane, void *payload)
 	loopback_of(lane)->payload = payload;
 }
 
-static int loopback_attach(struct smd_lane *lane, struct event_base *base,
+int smd_loopback_attach(struct smd_lane *lane, struct event_base *base,
 	const struct smd_lane_callbacks *callbacks, void *owner)
 {
 	struct loopback_lane *end = loopback_of(lane);
@@ -498,9 +449,8 @@ static bool is_between(const struct pipe *pipe, int a, int b)
 void smd_loopback_cut(int a, int b, unsigned keep)
 {
 	struct pipe *pipe;
-	struct loopback_listener *listener;
 
-	pthread_mutex_lock(&listeners_lock);
+	pthread_mutex_lock(&smd_loopback_lock);
 	LIST_FOREACH (pipe, &pipes, link) {
 		if (!is_between(pipe, a, b)) {
 			continue;
@@ -515,13 +465,13 @@ void smd_loopback_cut(int a, int b, unsigned keep)
 		}
 		pthread_mutex_unlock(&pipe->lock);
 	}
-	LIST_FOREACH (listener, &listeners, link) {
-		listener->deaf |= b == SMD_LOOPBACK_ANY && (int)listener->process == a;
+	if (b == SMD_LOOPBACK_ANY) {
+		smd_loopback_deafen((unsigned)a);
 	}
-	pthread_mutex_unlock(&listeners_lock);
+	pthread_mutex_unlock(&smd_loopback_lock);
 }
 
-static struct pipe *pipe_create(const char *name)
+struct pipe *smd_loopback_pipe_create(const char *name)
 {
 	struct pipe *pipe = calloc(1, sizeof(*pipe));
 
@@ -540,176 +490,11 @@ static struct pipe *pipe_create(const char *name)
 		TAILQ_INIT(&end->finished);
 		snprintf(end->peer, sizeof(end->peer), "loopback:%s", name);
 	}
-	pipe->ends[0].process = this_process();
-	pthread_mutex_lock(&listeners_lock);
+	pipe->ends[0].process = smd_loopback_this_process();
+	pthread_mutex_lock(&smd_loopback_lock);
 	LIST_INSERT_HEAD(&pipes, pipe, link);
-	pthread_mutex_unlock(&listeners_lock);
+	pthread_mutex_unlock(&smd_loopback_lock);
 	return pipe;
-}
-
-/* What a connect leaves on the listener's loop. */
-struct arrival {
-	uint64_t listener; /* by number: it may be closed before */
-	struct loopback_lane *end;
-};
-
-/* NULL: it is closed. */
-static struct loopback_listener *loopback_find_number(uint64_t number)
-{
-	struct loopback_listener *listener;
-
-	pthread_mutex_lock(&listeners_lock);
-	LIST_FOREACH (listener, &listeners, link) {
-		if (listener->number == number) {
-			break;
-		}
-	}
-	pthread_mutex_unlock(&listeners_lock);
-	return listener;
-}
-
-static void loopback_on_arrival(evutil_socket_t fd, short what, void *arg)
-{
-	struct arrival *arrival = arg;
-	struct loopback_listener *listener = loopback_find_number(arrival->listener);
-
-	(void)fd;
-	(void)what;
-	if (listener) {
-		listener->on_accept(listener->owner, &arrival->end->lane, SMD_SHARD_UNKNOWN);
-	} else {
-		loopback_close(&arrival->end->lane);
-	}
-	free(arrival);
-}
-
-static const char *loopback_name(const char *address)
-{
-	return strncmp(address, "loopback:", 9) == 0 ? address + 9 : address;
-}
-
-static struct loopback_listener *loopback_find(const char *name)
-{
-	struct loopback_listener *listener;
-
-	LIST_FOREACH (listener, &listeners, link) {
-		if (!listener->deaf && strcmp(listener->name, name) == 0) {
-			return listener;
-		}
-	}
-	return NULL;
-}
-
-/* Tells the listener, if there is one, on its own loop. */
-static int loopback_announce(const char *name, struct loopback_lane *end)
-{
-	const struct timeval now = {0, 0};
-	struct arrival *arrival = malloc(sizeof(*arrival));
-	struct loopback_listener *listener;
-	int ret = -ECONNREFUSED;
-
-	if (!arrival) {
-		return -ENOMEM;
-	}
-	pthread_mutex_lock(&listeners_lock);
-	listener = loopback_find(name);
-	if (listener) {
-		*arrival = (struct arrival){.listener = listener->number, .end = end};
-		end->process = listener->process;
-		ret = event_base_once(listener->base, -1, EV_TIMEOUT, loopback_on_arrival, arrival,
-			      &now) == 0
-			      ? 0
-			      : -ENOMEM;
-	}
-	pthread_mutex_unlock(&listeners_lock);
-	if (ret) {
-		free(arrival);
-	}
-	return ret;
-}
-
-static int loopback_connect(struct event_base *base, const char *address,
-	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
-	void *owner, struct smd_lane **out, struct smd_error *error)
-{
-	const char *name = loopback_name(address);
-	struct pipe *pipe = pipe_create(name);
-	int ret;
-
-	(void)origin;
-	(void)shard; /* HELLO says it */
-	if (!pipe) {
-		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
-	}
-	pipe->ends[1].opened = true;
-	ret = loopback_announce(name, &pipe->ends[1]);
-	if (ret) {
-		smd_error_set(error, -ret, "%s: cannot connect: %s", address, strerror(-ret));
-		goto free_pipe;
-	}
-	ret = loopback_attach(&pipe->ends[0].lane, base, callbacks, owner);
-	if (ret) {
-		/* The listener has the other end already; it will see this one closed. */
-		smd_error_set(error, -ret, "%s: out of memory", address);
-		loopback_close(&pipe->ends[0].lane);
-		return ret;
-	}
-	*out = &pipe->ends[0].lane;
-	return 0;
-
-free_pipe:
-	pipe_free(pipe);
-	return ret;
-}
-
-static int loopback_listen(struct event_base *base, const char *address, smd_accept *on_accept,
-	void *owner, struct smd_listener **out, char bound[128], struct smd_error *error)
-{
-	const char *name = loopback_name(address);
-	struct loopback_listener *listener;
-	int ret = 0;
-
-	if (strlen(name) >= NAME_MAX_LENGTH) {
-		return smd_error_set(error, EINVAL,
-			"loopback: a name must have at most %d bytes, got %zu", NAME_MAX_LENGTH - 1,
-			strlen(name));
-	}
-	listener = calloc(1, sizeof(*listener));
-	if (!listener) {
-		return smd_error_set(error, ENOMEM, "%s: out of memory", address);
-	}
-	snprintf(listener->name, sizeof(listener->name), "%s", name);
-	listener->listener.ops = &smd_transport_loopback;
-	listener->process = this_process();
-	listener->base = base;
-	listener->on_accept = on_accept;
-	listener->owner = owner;
-	pthread_mutex_lock(&listeners_lock);
-	if (loopback_find(name)) {
-		ret = smd_error_set(
-			error, EADDRINUSE, "loopback:%s: cannot listen: the name is in use", name);
-	} else {
-		listener->number = ++nlisteners;
-		LIST_INSERT_HEAD(&listeners, listener, link);
-	}
-	pthread_mutex_unlock(&listeners_lock);
-	if (ret) {
-		free(listener);
-		return ret;
-	}
-	snprintf(bound, 128, "loopback:%s", name);
-	*out = &listener->listener;
-	return 0;
-}
-
-static void loopback_listener_close(struct smd_listener *outer)
-{
-	struct loopback_listener *listener = (struct loopback_listener *)outer;
-
-	pthread_mutex_lock(&listeners_lock);
-	LIST_REMOVE(listener, link);
-	pthread_mutex_unlock(&listeners_lock);
-	free(listener);
 }
 
 static const char *loopback_peer_name(const struct smd_lane *lane)
@@ -721,15 +506,15 @@ const struct smd_transport_ops smd_transport_loopback = {
 	.name = "loopback",
 	.names = true,
 	.room = 64u << 10,
-	.listen = loopback_listen,
-	.listener_close = loopback_listener_close,
-	.connect = loopback_connect,
-	.attach = loopback_attach,
+	.listen = smd_loopback_listen,
+	.listener_close = smd_loopback_listener_close,
+	.connect = smd_loopback_connect,
+	.attach = smd_loopback_attach,
 	.detach = loopback_detach,
 	.send = loopback_send,
 	.cancel = loopback_cancel,
 	.skip_zeros = loopback_skip_zeros,
 	.redirect = loopback_redirect,
-	.close = loopback_close,
+	.close = smd_loopback_close,
 	.peer_name = loopback_peer_name,
 };

@@ -9,7 +9,7 @@ mapfile -t names < <(sed -nE 's/^\t&smd_transport_([a-z]+),$/\1/p' $folder/trans
 status=0
 for name in "${names[@]}"; do
 	outside=$(grep -rnw "smd_transport_$name" reduction_server worker orchestrator |
-		grep -vE "^$folder/($name/|testing/$name\.c:|transports\.[ch]:)" || true)
+		grep -vE "^$folder/($name/|testing/$name(_[a-z]+)?\.c:|transports\.[ch]:)" || true)
 	if [ -n "$outside" ]; then
 		echo "$name is named outside its folder and the table:"
 		echo "$outside"
