@@ -66,7 +66,7 @@ static void add_shard(struct server_report *values, const struct smd_shard_figur
 		const struct smd_late_figure *late = &figures->late_ranks[i];
 		uint64_t seconds = late->waited_ns / SMD_SECOND_NS;
 
-		if (seconds > values->numbers[FIGURE_late_seconds]) {
+		if (late->replica[0] && seconds > values->numbers[FIGURE_late_seconds]) {
 			values->numbers[FIGURE_late_seconds] = seconds;
 			strcpy(values->late_replica, late->replica);
 		}

@@ -64,9 +64,9 @@ static int tell(const char *name, const json_t *answer, int before)
 				"seconds; the job's next attempt uses all.\n");
 	} else if (after < before) {
 		fprintf(stderr, "Ranks that run go on with the others. Processes that begin from "
-				"now on wait for those taken away: 3 s if ranks that began before "
-				"are at work, and begin without them; else 30 s, and fail. The "
-				"job's next attempt does not wait.\n");
+				"now on wait for those taken away, 3 s if ranks that began before "
+				"are at work, else 30 s, and begin without them. The job's next "
+				"attempt does not wait.\n");
 	}
 	return SMD_EXIT_OK;
 }

@@ -85,6 +85,7 @@ struct smd_server_comm {
 	bool retired;                /* waits for the reaper */
 	uint64_t since_ns;           /* when it began to form, and then to work */
 	uint64_t told_ns;            /* when a late rank was last named */
+	uint64_t warned_ns;          /* and while it forms, the log at the level of warnings */
 	bool told_twice;             /* that a rank wanted to join again */
 
 	unsigned window;          /* granted with each result */

@@ -8,27 +8,35 @@
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/resources.h"
 
+static void figures_add_rank(struct smd_shard_figures *figures, const struct smd_server_comm *comm,
+	unsigned rank, uint64_t waited_ns)
+{
+	if (figures->late++ < SMD_LATE_FIGURES_MAX) {
+		struct smd_late_figure *late = &figures->late_ranks[figures->late - 1];
+
+		snprintf(late->group, sizeof(late->group), "%s", comm->name);
+		snprintf(late->replica, sizeof(late->replica), "%s",
+			comm->members[rank] ? smd_peer_replica(comm->members[rank]) : "");
+		late->rank = rank;
+		late->waited_ns = waited_ns;
+	}
+}
+
+/* Who has not joined yet, which is not known by name; or for the operation that is due. */
 static void figures_add_late(
 	struct smd_shard_figures *figures, const struct smd_server_comm *comm, uint64_t now_ns)
 {
-	const struct smd_slot *slot = &comm->slots[comm->done % comm->nslots];
+	bool forms = comm->state == SMD_SERVER_COMM_FORMING;
+	const struct smd_slot *slot = forms ? NULL : &comm->slots[comm->done % comm->nslots];
+	uint64_t since_ns = forms ? comm->since_ns : slot->opened_ns;
 
-	if (slot->state != SMD_SLOT_GATHERING ||
-		now_ns - slot->opened_ns < SMD_LATE_FIGURES_S * SMD_SECOND_NS) {
+	if ((forms && comm->id) || (slot && slot->state != SMD_SLOT_GATHERING) ||
+		now_ns - since_ns < SMD_LATE_FIGURES_S * SMD_SECOND_NS) {
 		return;
 	}
 	for (unsigned r = 0; r < comm->nranks; r++) {
-		struct smd_late_figure *late = &figures->late_ranks[figures->late];
-
-		if (!comm->members[r] || slot->whole[r]) {
-			continue;
-		}
-		if (figures->late++ < SMD_LATE_FIGURES_MAX) {
-			snprintf(late->group, sizeof(late->group), "%s", comm->name);
-			snprintf(late->replica, sizeof(late->replica), "%s",
-				smd_peer_replica(comm->members[r]));
-			late->rank = r;
-			late->waited_ns = now_ns - slot->opened_ns;
+		if (forms ? !comm->members[r] : comm->members[r] && !slot->whole[r]) {
+			figures_add_rank(figures, comm, r, now_ns - since_ns);
 		}
 	}
 }
@@ -43,12 +51,16 @@ void smd_figures_add_comms(
 	const struct smd_server_job *job;
 
 	TAILQ_FOREACH (comm, &comms->list, link) {
-		figures->forming += comm->state == SMD_SERVER_COMM_FORMING;
-		if (comm->state == SMD_SERVER_COMM_ACTIVE) {
+		if (comm->state == SMD_SERVER_COMM_ABORTED) {
+			continue;
+		}
+		if (comm->state == SMD_SERVER_COMM_FORMING) {
+			figures->forming++;
+		} else {
 			figures->active++;
 			figures->window += comm->window;
-			figures_add_late(figures, comm, now_ns);
 		}
+		figures_add_late(figures, comm, now_ns);
 	}
 	LIST_FOREACH (job, &comms->jobs.list, link) {
 		figures->jobs++;

@@ -23,7 +23,7 @@ struct smd_comms;
 /* A rank that others of its group wait for. */
 struct smd_late_figure {
 	char group[SMD_LATE_NAME_MAX]; /* "job/group" */
-	char replica[SMD_LATE_NAME_MAX];
+	char replica[SMD_LATE_NAME_MAX]; /* empty: it has not joined */
 	unsigned rank;
 	uint64_t waited_ns;
 };

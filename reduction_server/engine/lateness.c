@@ -56,7 +56,10 @@ static uint64_t comm_tell_period_ns(const struct smd_server_comm *comm)
 
 static void comm_check_forming(struct smd_server_comm *comm, uint64_t now_ns)
 {
-	bool over = now_ns - comm->since_ns >= comm->resources->forming_s * SMD_SECOND_NS;
+	uint64_t forms_ns = now_ns - comm->since_ns;
+	uint64_t late_ns = comm->resources->late_s * SMD_SECOND_NS;
+	bool over = forms_ns >= comm->resources->forming_s * SMD_SECOND_NS;
+	bool late = comm->id == 0 && forms_ns >= late_ns && now_ns - comm->warned_ns >= late_ns;
 	char ranks[360];
 	char text[SMD_ERROR_TEXT_MAX];
 
@@ -72,7 +75,9 @@ static void comm_check_forming(struct smd_server_comm *comm, uint64_t now_ns)
 	} else {
 		snprintf(text, sizeof(text), "group %.100s: %s of %u not joined yet", comm->name,
 			ranks, comm->nranks);
-		smd_server_comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
+		comm->warned_ns = late ? now_ns : comm->warned_ns;
+		comm->resources->late_reports += late;
+		smd_server_comm_tell(comm, NULL, late ? SMD_LOG_WARN : SMD_LOG_DEBUG, text);
 	}
 }
 

@@ -241,12 +241,28 @@ static int peer_on_header(
 	return 0;
 }
 
+/* Those that still connect were not told so by WELCOME. Who does not hear it waits for as long as
+ * it may. */
+static void peers_tell_others(struct smd_shard *shard, const char *job)
+{
+	struct smd_peer *peer;
+
+	TAILQ_FOREACH (peer, &shard->peers, link) {
+		struct smd_frame frame = {.kind = SMD_FRAME_OTHERS};
+
+		if (peer->in_groups == 0 && strcmp(peer->hello.job, job) == 0) {
+			(void)smd_lane_send_control(peer->lane, &frame, NULL, 0);
+		}
+	}
+}
+
 static int peer_on_join(
 	struct smd_peer *peer, const struct smd_frame *frame, struct smd_error *error)
 {
 	struct smd_error reason = {""};
 	struct smd_member *member;
 	struct smd_join join;
+	bool alone; /* no rank that has reached all servers was there before */
 	int ret = smd_join_decode(peer->rx_control, frame->length, &join, error);
 
 	if (ret) {
@@ -257,9 +273,12 @@ static int peer_on_join(
 	if (!member) {
 		return -EPROTO;
 	}
+	alone = !smd_comms_reach_all(&peer->shard->comms, peer->hello.job);
 	ret = smd_server_comm_join(&peer->shard->comms, member, peer->hello.job, &join, &reason);
 	if (ret) {
 		peer_refuse_join(member, &join, ret, &reason);
+	} else if (alone && smd_comms_reach_all(&peer->shard->comms, peer->hello.job)) {
+		peers_tell_others(peer->shard, peer->hello.job);
 	}
 	return 0;
 }

@@ -21,7 +21,7 @@
 	2u /* more, of each segment that counts as large: others are asked, and hear of it */
 #define BEGIN_NS   (3 * SMD_SECOND_NS)  /* what a late rank gives a server that is missing, */
 #define CONNECT_NS (30 * SMD_SECOND_NS) /* and any other rank; or a group a rank of its own */
-#define TRY_NS     (15 * SMD_SECOND_NS) /* a lost server is tried again so late at most, */
+#define TRY_NS     (5 * SMD_SECOND_NS) /* a lost server is tried again so late at most, */
 #define ATTEMPT_NS (10 * SMD_SECOND_NS) /* for so long */
 #define REFUSED_NS (60 * SMD_SECOND_NS) /* a table is asked for again so late at most */
 

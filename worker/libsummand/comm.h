@@ -66,6 +66,7 @@ struct smd_comm {
 	struct smd_task join;
 	struct smd_task leave;
 	bool asked; /* JOIN has been said, so LEAVE must be */
+	uint64_t joins_ns; /* since then, or since who is missing was last logged */
 	bool spare; /* shards may refuse to have it while memory is short, and nothing is wrong then */
 	struct event
 		*leaving;  /* it leaves when all ranks have what it has contributed to, or then */

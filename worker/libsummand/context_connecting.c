@@ -10,8 +10,8 @@
 #include "worker/libsummand/context_failure.h"
 #include "worker/libsummand/remote_pair.h"
 
-#define BEGIN_S  3   /* as long as a lost packet delays a connection */
-#define AGAIN_MS 100 /* a server that was lost may be started again by then */
+#define BEGIN_MS 3000 /* as long as a lost packet delays a connection */
+#define AGAIN_MS 100  /* a server that was lost may be started again by then */
 
 /* ---- the deal ---- */
 
@@ -221,11 +221,12 @@ static int context_begin(struct smd_context *context)
 	return ret;
 }
 
-/* Where others run, who comes late gives what cannot be reached a moment only: the others may be
- * without it, and wait for this rank. */
-static void context_hurry(struct smd_context *context, const struct smd_remote *remote)
+/* Half of the time to connect at most: for as long as that the others wait for this rank. */
+void smd_context_hurry(struct smd_context *context, const struct smd_remote *remote)
 {
-	const struct timeval moment = {BEGIN_S, 0};
+	unsigned most_ms = context->config.connect_timeout_s * 500;
+	unsigned ms = most_ms < BEGIN_MS ? most_ms : BEGIN_MS;
+	const struct timeval moment = {ms / 1000, ms % 1000 * 1000};
 
 	if (remote->others_run && !evtimer_pending(context->begin, NULL)) {
 		(void)evtimer_add(context->begin, &moment);
@@ -352,7 +353,7 @@ void smd_context_welcomed(struct smd_context *context, struct smd_remote *remote
 	if (ret == 0 && context->nwelcomed == expected) {
 		ret = context_begin(context);
 	} else if (ret == 0) {
-		context_hurry(context, remote);
+		smd_context_hurry(context, remote);
 	}
 	if (ret) {
 		context_fail_without_memory(context, ret);

@@ -24,6 +24,11 @@ void smd_context_connect_again(
 void smd_context_deadline(evutil_socket_t fd, short what, void *arg);
 void smd_context_begin_without(evutil_socket_t fd, short what, void *arg);
 
+/* It connects still, and the shard has said whether other ranks of the job run: if so, the process
+ * gives what cannot be reached a moment only, since the others may be without it, and wait for this
+ * rank. */
+void smd_context_hurry(struct smd_context *context, const struct smd_remote *remote);
+
 /* Of the deal, with the processes that the servers are now; 0: it is without some. */
 uint64_t smd_context_deal_hash(struct smd_context *context);
 

@@ -290,6 +290,15 @@ static void context_on_missed(
 	smd_reconnection_missed(context_of(owner), target, text);
 }
 
+static void context_on_others(struct smd_remote_owner *owner, const struct smd_remote *remote)
+{
+	struct smd_context *context = context_of(owner);
+
+	if (!context->ready && !context->err) {
+		smd_context_hurry(context, remote);
+	}
+}
+
 /* Each of its lanes says so. One that is not taken back yet never is. */
 static void context_on_drains(struct smd_remote_owner *owner, struct smd_target *target)
 {
@@ -330,6 +339,7 @@ const struct smd_remote_owner_ops smd_context_remote_ops = {
 	.on_lane_closed = context_on_lane_closed,
 	.on_failed = context_on_failed,
 	.on_missed = context_on_missed,
+	.on_others = context_on_others,
 	.on_drains = context_on_drains,
 	.is_owed = context_is_owed,
 	.find = context_find,

@@ -226,7 +226,19 @@ void smd_group_fail_lost(struct smd_comm *comm, int err, const char *why)
 
 void smd_group_fail_alone(struct smd_comm *comm)
 {
-	smd_group_fail_lost(comm, -ECONNRESET, "none is left of those that the group had taken in");
+	const struct smd_context *context = comm->context;
+	char why[SMD_ERROR_TEXT_MAX] = "none is left of those that the group had taken in";
+
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		if (!(context->lost >> t & 1)) {
+			snprintf(why, sizeof(why),
+				"none is left of those that the group had taken in: %.120s is "
+				"there, and was not yet",
+				context->targets[t].address);
+			break;
+		}
+	}
+	smd_group_fail_lost(comm, -ECONNRESET, why);
 }
 
 /* The others need not wait until this rank's caller has noticed and left. */

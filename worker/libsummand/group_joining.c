@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/context_connecting.h"
 #include "worker/libsummand/epoch.h"
@@ -109,12 +110,26 @@ static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned w
 	}
 }
 
+/* All its shards say each second who is missing: one of them is enough, and not so often. */
+static bool joins_for_long(struct smd_comm *comm)
+{
+	uint64_t now_ns = smd_clock_ns();
+
+	if (comm->state != SMD_COMM_JOINING ||
+		now_ns - comm->joins_ns < SMD_LATE_MOST_S * SMD_SECOND_NS) {
+		return false;
+	}
+	comm->joins_ns = now_ns;
+	return true;
+}
+
 void smd_group_late(struct smd_flow *flow, const struct smd_late *late)
 {
 	struct smd_comm *comm = flow->comm;
 	struct smd_context *context = comm->context;
 
-	if (comm->state == SMD_COMM_ACTIVE && flow->epoch != comm->candidate) {
+	if ((comm->state == SMD_COMM_ACTIVE && flow->epoch != comm->candidate) ||
+		joins_for_long(comm)) {
 		smd_log(SMD_LOG_WARN, "libsummand", "%s", late->text);
 	}
 	smd_progress_lock(&context->progress);
@@ -236,6 +251,7 @@ void smd_group_join(struct smd_task *task)
 		return;
 	}
 	comm->asked = true;
+	comm->joins_ns = smd_clock_ns();
 	smd_epoch_memory_measure(comm);
 	for (unsigned i = 0; i < comm->base.nremotes; i++) {
 		smd_flow_begin(&comm->base.flows[i], context->remotes.each[i]);

@@ -10,7 +10,7 @@
 #include "worker/libsummand/remote_pair.h"
 
 #define DELAY_LEAST_MS 250
-#define DELAY_MOST_MS  15000
+#define DELAY_MOST_MS  5000
 #define ATTEMPT_MS     10000
 #define STAYED_NS      (10 * SMD_SECOND_NS) /* one that was there for so long is no flickering one */
 

@@ -86,6 +86,8 @@ struct smd_remote_owner_ops {
 	/* A lost server that is tried again cannot be had now. */
 	void (*on_missed)(
 		struct smd_remote_owner *owner, struct smd_target *target, const char *text);
+	/* A rank of the job that has reached all servers is in a communicator there. */
+	void (*on_others)(struct smd_remote_owner *owner, const struct smd_remote *remote);
 	/* The server is being drained, as it has said now or before. */
 	void (*on_drains)(struct smd_remote_owner *owner, struct smd_target *target);
 	/* Whether the shard owes any of its receivers something. */
@@ -168,7 +170,7 @@ struct smd_remote {
 	int unsaid; /* -errno: something could not be said, and the lane ends at the next look */
 	bool disbelieved; /* it has not the token, by its WELCOME or PAIR */
 	bool refused;     /* this process has not, which it asks for */
-	bool others_run;  /* a rank that reaches all servers is in a group there, by its WELCOME */
+	bool others_run;  /* a rank that reaches all servers is in a group there */
 	int err;          /* how the last attempt failed */
 	char reason[SMD_ERROR_TEXT_MAX]; /* empty: none has, since the lane was last open */
 

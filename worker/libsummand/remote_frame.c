@@ -56,7 +56,8 @@ int smd_remote_on_header(
 			greeting ? "come first and once" : "come after WELCOME");
 	}
 	if (greeting || frame->kind == SMD_FRAME_PING || frame->kind == SMD_FRAME_PONG ||
-		frame->kind == SMD_FRAME_IDLE || frame->kind == SMD_FRAME_DRAINS) {
+		frame->kind == SMD_FRAME_IDLE || frame->kind == SMD_FRAME_DRAINS ||
+		frame->kind == SMD_FRAME_OTHERS) {
 		return 0;
 	}
 	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
@@ -202,6 +203,10 @@ int smd_remote_on_frame(
 		return 0;
 	case SMD_FRAME_IDLE:
 		return remote_on_idle(remote, frame, error);
+	case SMD_FRAME_OTHERS:
+		remote->others_run = true;
+		remote->owner->ops->on_others(remote->owner, remote);
+		return 0;
 	case SMD_FRAME_DRAINS:
 		remote->drains = true;
 		remote->owner->ops->on_drains(remote->owner, remote->target);

@@ -32,6 +32,21 @@ static void tcp_on_readable(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+/* Where nobody listens at a port of this host, the kernel may give the socket that very port, and
+ * TCP connects it with itself (simultaneous open). */
+static bool is_with_itself(int fd)
+{
+	struct sockaddr_storage own, other;
+	socklen_t length = sizeof(own);
+	socklen_t other_length = sizeof(other);
+
+	memset(&own, 0, sizeof(own));
+	memset(&other, 0, sizeof(other));
+	return getsockname(fd, (struct sockaddr *)&own, &length) == 0 &&
+	       getpeername(fd, (struct sockaddr *)&other, &other_length) == 0 &&
+	       length == other_length && memcmp(&own, &other, length) == 0;
+}
+
 static void tcp_connected(struct tcp_lane *tcp)
 {
 	int err = 0;
@@ -40,6 +55,10 @@ static void tcp_connected(struct tcp_lane *tcp)
 	getsockopt(tcp->fd, SOL_SOCKET, SO_ERROR, &err, &size);
 	if (err) {
 		smd_tcp_ended(tcp, -err, strerror(err));
+		return;
+	}
+	if (is_with_itself(tcp->fd)) {
+		smd_tcp_ended(tcp, -ECONNREFUSED, strerror(ECONNREFUSED));
 		return;
 	}
 	tcp->connecting = false;

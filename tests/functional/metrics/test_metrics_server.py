@@ -71,6 +71,17 @@ class MetricsServerTest(ProgramTest):
         ranks[1].send_signal(signal.SIGCONT)
         self.wait_for(where, lambda now: now.value("summand_server_late_ranks") == 0)
 
+    def test_names_who_has_not_joined(self):
+        _, address, where = self.start()
+        first = self.start_rank(0, 2, [address], "--sizes=4K", "--iters=3", SUMMAND_JOB_ID="job")
+        self.wait_for(where, lambda now: [("job", "1", "")] == [
+            (labels["group"].split("/")[0], labels["rank"], labels["replica"])
+            for labels, _ in now.samples["summand_server_late_rank_seconds"]])
+        second = self.start_rank(1, 2, [address], "--sizes=4K", "--iters=3", SUMMAND_JOB_ID="job")
+        for process in (first, second):
+            self.assertEqual(process.wait(60), 0)
+        self.wait_for(where, lambda now: now.value("summand_server_late_ranks") == 0)
+
     def test_requests(self):
         where = self.start()[2]
         for method, path, status in [("GET", "/metrics?x=1", 200), ("HEAD", "/metrics", 200), ("GET", "/", 404),

@@ -47,7 +47,7 @@ class ScaleTest(ServersBase):
         self.assertEqual(len(addresses), 3)
         said = self.scale(run, 1)
         self.assertIn("has 1 reduction server now.", said)
-        self.assertIn("Processes that begin from now on wait for those taken away: 3 s if ranks that began before are at work", said)
+        self.assertIn("Processes that begin from now on wait for those taken away, 3 s if ranks that began before are at work, else 30 s, and begin without them.", said)
         for index in 1, 2:
             path = f"exits/workerpool2-{index}.json"
             self.wait_for_file(os.path.join(run.job_dir, path))

@@ -120,7 +120,8 @@ void raw_expect(struct raw *raw, enum smd_frame_kind kind)
 {
 	do {
 		CHECK(raw_receive(raw));
-	} while ((raw->frame.kind == SMD_FRAME_LATE || raw->frame.kind == SMD_FRAME_DRAINS) &&
+	} while ((raw->frame.kind == SMD_FRAME_LATE || raw->frame.kind == SMD_FRAME_DRAINS ||
+			 raw->frame.kind == SMD_FRAME_OTHERS) &&
 		 raw->frame.kind != kind);
 	if (raw->frame.kind != kind) {
 		fprintf(stderr, "expected %s, got %s: %s\n", smd_frame_kind_name(kind),

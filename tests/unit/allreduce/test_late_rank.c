@@ -323,7 +323,54 @@ static void one_that_is_lost_while_ranks_connect_is_tried_again(void **state)
 	end(&pool, ranks);
 }
 
-/* Nobody has ever reached it, so there is no rank that knows how many shards it has; when it is there it serves. */
+static void *join_and_reduce(void *arg)
+{
+	const struct late_rank *self = arg;
+	struct late *late = self->late;
+	float *buffer = malloc(ELEMENTS * sizeof(*buffer));
+	smd_comm *comm;
+
+	if (!late->contexts[self->rank]) {
+		late->contexts[self->rank] = pool_context(late->pool, self->rank);
+	}
+	CHECK(smd_comm_create(late->contexts[self->rank], "together", RANKS, self->rank, &comm) ==
+		0);
+	reduce_and_check(comm, self->rank, buffer);
+	smd_comm_destroy(comm);
+	smd_context_destroy(late->contexts[self->rank]);
+	free(buffer);
+	return NULL;
+}
+
+/* All begin at once, and a server is lost that all but one have reached: when that one was welcomed
+ * by the others, no rank was in a group yet. */
+static void one_that_connects_hears_that_others_run(void **state)
+{
+	const int last = RANKS - 1;
+	struct pool pool;
+	struct late late = {.pool = &pool};
+	struct late_rank ranks[RANKS];
+
+	(void)state;
+	start_pool(&pool, "tcp");
+	for (int r = 0; r < last; r++) {
+		late.contexts[r] = pool_context(&pool, r);
+	}
+	pool_end_server(&pool, LOST, 1);
+	for (int r = last; r >= 0; r--) {
+		ranks[r] = (struct late_rank){.late = &late, .rank = r};
+		CHECK(pthread_create(&ranks[r].thread, NULL, join_and_reduce, &ranks[r]) == 0);
+		usleep(500000); /* the last one has been welcomed elsewhere */
+	}
+	for (int r = 0; r < RANKS; r++) {
+		pthread_join(ranks[r].thread, NULL);
+	}
+	await_without(&pool, LOST); /* as others run, and not because its time is over */
+	pool_stop(&pool);
+}
+
+/* Nobody has ever reached it, so there is no rank that knows how many shards it has; when it is
+ * there it serves. */
 static void *start_the_last(void *arg)
 {
 	struct pool *pool = arg;
@@ -393,6 +440,7 @@ int main(void)
 		cmocka_unit_test(the_one_that_leads_begins_with_another_in_its_place),
 		cmocka_unit_test(one_that_has_lost_a_server_is_not_taken_for_dead),
 		cmocka_unit_test(one_begins_without_two),
+		cmocka_unit_test(one_that_connects_hears_that_others_run),
 		cmocka_unit_test(one_that_is_lost_while_ranks_connect_is_tried_again),
 		cmocka_unit_test(all_begin_without_one_that_none_has_reached),
 	};
