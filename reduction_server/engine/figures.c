@@ -29,9 +29,10 @@ static void figures_add_late(
 	bool forms = comm->state == SMD_SERVER_COMM_FORMING;
 	const struct smd_slot *slot = forms ? NULL : &comm->slots[comm->done % comm->nslots];
 	uint64_t since_ns = forms ? comm->since_ns : slot->opened_ns;
+	unsigned late_s = forms ? comm->resources->late_s : SMD_LATE_FIGURES_S;
 
 	if ((forms && comm->id) || (slot && slot->state != SMD_SLOT_GATHERING) ||
-		now_ns - since_ns < SMD_LATE_FIGURES_S * SMD_SECOND_NS) {
+		now_ns - since_ns < late_s * SMD_SECOND_NS) {
 		return;
 	}
 	for (unsigned r = 0; r < comm->nranks; r++) {
@@ -51,16 +52,17 @@ void smd_figures_add_comms(
 	const struct smd_server_job *job;
 
 	TAILQ_FOREACH (comm, &comms->list, link) {
-		if (comm->state == SMD_SERVER_COMM_ABORTED) {
-			continue;
-		}
-		if (comm->state == SMD_SERVER_COMM_FORMING) {
-			figures->forming++;
-		} else {
+		figures->forming += comm->state == SMD_SERVER_COMM_FORMING;
+		if (comm->state == SMD_SERVER_COMM_ACTIVE) {
 			figures->active++;
 			figures->window += comm->window;
+			figures_add_late(figures, comm, now_ns);
 		}
-		figures_add_late(figures, comm, now_ns);
+	}
+	TAILQ_FOREACH (comm, &comms->list, link) { /* these may fill the table */
+		if (comm->state == SMD_SERVER_COMM_FORMING) {
+			figures_add_late(figures, comm, now_ns);
+		}
 	}
 	LIST_FOREACH (job, &comms->jobs.list, link) {
 		figures->jobs++;

@@ -250,7 +250,9 @@ static void peers_tell_others(struct smd_shard *shard, const char *job)
 	TAILQ_FOREACH (peer, &shard->peers, link) {
 		struct smd_frame frame = {.kind = SMD_FRAME_OTHERS};
 
-		if (peer->in_groups == 0 && strcmp(peer->hello.job, job) == 0) {
+		if (!peer->knows_others && peer->in_groups == 0 &&
+			strcmp(peer->hello.job, job) == 0) {
+			peer->knows_others = true;
 			(void)smd_lane_send_control(peer->lane, &frame, NULL, 0);
 		}
 	}
@@ -277,7 +279,8 @@ static int peer_on_join(
 	ret = smd_server_comm_join(&peer->shard->comms, member, peer->hello.job, &join, &reason);
 	if (ret) {
 		peer_refuse_join(member, &join, ret, &reason);
-	} else if (alone && smd_comms_reach_all(&peer->shard->comms, peer->hello.job)) {
+	} else if (alone && *peer->hello.job &&
+		   smd_comms_reach_all(&peer->shard->comms, peer->hello.job)) {
 		peers_tell_others(peer->shard, peer->hello.job);
 	}
 	return 0;
@@ -375,14 +378,12 @@ static int peer_welcome(struct smd_peer *peer, const struct smd_handshake *hands
 {
 	const struct smd_tokens *tokens = peer->shard->config.tokens;
 	struct smd_welcome welcome = peer->shard->config.welcome;
-	struct smd_frame frame = {
-		.kind = SMD_FRAME_WELCOME,
-		.window = (smd_comms_reach_all(&peer->shard->comms, handshake->hello.job)
-					? SMD_WELCOME_OTHERS
-					: 0) |
-			  (welcome.spare ? SMD_WELCOME_SPARE : 0),
-	};
+	struct smd_frame frame = {.kind = SMD_FRAME_WELCOME};
 	uint8_t payload[SMD_CONTROL_MAX];
+
+	peer->knows_others = smd_comms_reach_all(&peer->shard->comms, handshake->hello.job);
+	frame.window = (peer->knows_others ? SMD_WELCOME_OTHERS : 0) |
+		       (welcome.spare ? SMD_WELCOME_SPARE : 0);
 
 	welcome.proved = tokens != NULL;
 	if (tokens && smd_handshake_prove_server(handshake, &welcome,

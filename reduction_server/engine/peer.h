@@ -22,6 +22,7 @@ struct smd_peer {
 	struct smd_member **members; /* by SMD_COMM_INDEX(number) */
 	uint32_t nmembers;           /* size of the table */
 	uint32_t in_groups;          /* members that are in communicators */
+	bool knows_others;           /* it was told that a rank which has reached all servers is in one */
 	uint64_t idle_since_ns;      /* since when there are none, where there are none */
 	bool told;                   /* while it is closed: it can still be told why */
 	bool unanswered; /* what it waits for could not be queued: it must not wait any more */

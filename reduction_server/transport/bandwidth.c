@@ -31,7 +31,7 @@ static FILE *interface_open(const char *root, const char *interface, const char 
 }
 
 /* In Mbit/s; 0 when it does not say. */
-static uint32_t interface_speed(const char *root, const char *interface)
+uint32_t smd_bandwidth_of_interface(const char *interface, const char *root)
 {
 	FILE *file = interface_open(root, interface, "speed");
 	long speed = 0;
@@ -112,7 +112,7 @@ static bool find_fastest(const char *root, char out[IF_NAMESIZE])
 		if (entry->d_name[0] == '.' || !interface_is_up(root, entry->d_name)) {
 			continue;
 		}
-		speed = interface_speed(root, entry->d_name);
+		speed = smd_bandwidth_of_interface(entry->d_name, root);
 		if (speed > best && strlen(entry->d_name) < IF_NAMESIZE) {
 			best = speed;
 			strcpy(out, entry->d_name);
@@ -180,7 +180,7 @@ static uint32_t read_one(
 			"the default: no interface is known for %.60s", listen);
 		return 0;
 	}
-	speed = interface_speed(root, interface);
+	speed = smd_bandwidth_of_interface(interface, root);
 	if (speed == 0) {
 		snprintf(source, SMD_BANDWIDTH_SOURCE_MAX,
 			"the default: %s does not say how fast it is", interface);

@@ -29,6 +29,9 @@
 uint32_t smd_bandwidth_read(
 	const char *listen, const char *root, char source[SMD_BANDWIDTH_SOURCE_MAX]);
 
+/* What an interface says that it carries, in Mbit/s; 0: nothing. `root` as above. */
+uint32_t smd_bandwidth_of_interface(const char *interface, const char *root);
+
 /* The interface of one such address ("host:port"), found in the same way. False: none is known. */
 bool smd_bandwidth_interface(const char *listen, const char *root, char out[IF_NAMESIZE]);
 

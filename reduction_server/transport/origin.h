@@ -25,9 +25,15 @@ struct smd_origin {
  * that address on. */
 bool smd_origin_reaches(const struct smd_origin *origin, const char *address);
 
-/* Of a server's addresses those on a network of an interface of this host that is up: the one whose turn it is, the
- * first of them for 0. False: none is; a name that needs a resolver is on none. */
-bool smd_origin_take_turn(const char *addresses, uint32_t turn, char out[SMD_ADDRESS_LONGEST]);
+/*
+ * Of a server's addresses those on a network of an interface of this host that is up take turns:
+ * the one for the server of that number's turn `turn`. Servers begin half of the addresses apart,
+ * then a quarter. Loopback takes none where there is another, nor an interface of less than half of
+ * the fastest one's speed: a network for management. False: none is near; a name that needs a
+ * resolver is not.
+ */
+bool smd_origin_take_turn(
+	const char *addresses, unsigned server, uint32_t turn, char out[SMD_ADDRESS_LONGEST]);
 
 /* Of a server's addresses ("host:port+host:port") the one on the interface's network, else the
  * first. NULL: the first. */

@@ -283,13 +283,22 @@ static bool context_begin_without(struct smd_context *context, const char *why)
 
 void smd_context_begin_without(evutil_socket_t fd, short what, void *arg)
 {
+	const struct timeval look = {0, 1000 * AGAIN_MS};
 	struct smd_context *context = arg;
 
 	(void)fd;
 	(void)what;
-	if (!context->ready && !context->err) {
-		(void)context_begin_without(context, "other processes of the job run");
+	if (context->ready || context->err) {
+		return;
 	}
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		if (!context->targets[t].remotes[0]->welcomed) {
+			(void)context_begin_without(context, "other processes of the job run");
+			return;
+		}
+	}
+	(void)evtimer_add(
+		context->begin, &look); /* all are there: their other lanes are under way */
 }
 
 /* ---- servers that answer, and are lost again ---- */

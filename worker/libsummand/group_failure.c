@@ -230,7 +230,7 @@ void smd_group_fail_alone(struct smd_comm *comm)
 	char why[SMD_ERROR_TEXT_MAX] = "none is left of those that the group had taken in";
 
 	for (unsigned t = 0; t < context->ntargets; t++) {
-		if (!(context->lost >> t & 1)) {
+		if (comm->now->dead & ~context->lost & ~context->drains & 1ull << t) {
 			snprintf(why, sizeof(why),
 				"none is left of those that the group had taken in: %.120s is "
 				"there, and was not yet",

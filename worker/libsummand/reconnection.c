@@ -50,6 +50,10 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	if (reconnection->under_way) {
+		for (unsigned s = 0; s < target->nremotes; s++) {
+			target->remotes[s]->tries +=
+				target->remotes[s]->lane && !target->remotes[s]->welcomed;
+		}
 		smd_reconnection_missed(context_of(target), target, "it does not answer");
 		return;
 	}
@@ -67,9 +71,6 @@ void smd_reconnection_begin(struct smd_context *context, struct smd_target *targ
 	}
 	if (!reconnection->timer) {
 		return; /* the others go on without it */
-	}
-	for (unsigned s = 0; s < target->nremotes; s++) {
-		target->remotes[s]->tries = 0; /* each at its own address first, as before */
 	}
 	reconnection->first_ns = reconnection->first_ns ? reconnection->first_ns : smd_clock_ns();
 	if (reconnection->since_ns == 0 || smd_clock_ns() - reconnection->since_ns > STAYED_NS) {
@@ -176,6 +177,9 @@ static void take_back(struct smd_context *context, struct smd_target *target)
 	reconnection->told = false;
 	reconnection->serves = false;
 	reconnection->since_ns = smd_clock_ns();
+	for (unsigned s = 0; s < target->nremotes; s++) {
+		target->remotes[s]->tries = 0; /* the next time each begins at its own address */
+	}
 	target->lost = false;
 	context->lost &= ~(1ull << (target - context->targets));
 	smd_log(SMD_LOG_INFO, "libsummand", "reduction server %s is there again", target->address);

@@ -229,25 +229,17 @@ void smd_target_end(struct smd_target *target)
 	}
 }
 
-/*
- * Where a server has several addresses and the caller has chosen no card, shards take turns among
- * those that this host shares a network with, and servers begin half of them apart, then a quarter:
- * with few shards or few servers, all cards of both ends are used.
- */
+/* Where a server has several addresses and the caller has chosen no card, its shards take turns
+ * among these. */
 static void remote_take_rail(struct smd_remote *remote)
 {
 	const struct smd_target *target = remote->target;
-	uint32_t begin = 0;
 	char address[SMD_ADDRESS_LONGEST];
 
-	for (unsigned bit = 0; bit < 4; bit++) { /* SMD_ADDRESSES_MAX of them */
-		begin = begin << 1 | (target->number >> bit & 1);
-	}
-	begin = begin * smd_addresses_count(target->address) / SMD_ADDRESSES_MAX;
 	remote->rail[0] = '\0';
 	if (!*remote->owner->origin.interface && strchr(target->address, '+') &&
 		smd_origin_take_turn(
-			target->address, begin + remote->shard + remote->tries, address)) {
+			target->address, target->number, remote->shard + remote->tries, address)) {
 		snprintf(remote->rail, sizeof(remote->rail), "%.127s", address);
 	}
 }
@@ -328,7 +320,6 @@ void smd_remote_abandon(struct smd_remote *remote)
 	remote->abandoned = true;
 	remote->rests = false;
 	remote->waits = false;
-	remote->tries += remote->lane && !remote->welcomed; /* its address has not answered */
 	evtimer_del(remote->retry);
 	if (remote->lane) {
 		smd_remote_drop_lane(remote);

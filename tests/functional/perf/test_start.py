@@ -23,6 +23,22 @@ class StartTest(ProgramTest):
             process.communicate(timeout=60)
             self.assertEqual(process.returncode, 0)
 
+    def test_a_server_with_an_address_less_is_taken_back(self):
+        """Each lane whose address refuses goes on to the next one, by itself: others stay where they are."""
+        both = ["127.0.0.1:0+127.0.0.2:0"] * 2
+        options = ("--memory-limit=256M", "--transport=tcp", "--threads=4")
+        servers = [self.start_program("summand-reduction-server", f"--listen={listen}", *options) for listen in both]
+        addresses = [server.stdout.readline().split()[1] for server in servers]
+        ranks = [self.start_rank(rank, 2, addresses, "--sizes=64K", "--iters=1000000", SUMMAND_TRANSPORT="tcp", SUMMAND_LOG="info")
+                 for rank in range(2)]
+        self.wait_until_it_says(ranks[0], "group test: 2 ranks")
+        servers[1].kill()
+        servers[1].wait()
+        self.wait_until_it_says(ranks[0], "reduction servers go on")
+        self.start_program("summand-reduction-server", "--listen=" + addresses[1].split("+")[0], *options)
+        said = self.wait_until_it_says(ranks[0], "is there and serves again")
+        self.assertIn(f"shard 3: goes over tcp to {addresses[1].split('+')[0]}", said)
+
     def test_a_connection_with_itself_is_none(self):
         """The kernel gives a socket the port that it connects to, one time in four here: each 0.1 s in three seconds."""
         words = (f"ip link set lo up && echo {PORTS[0]} {PORTS[1]} > /proc/sys/net/ipv4/ip_local_port_range && "

@@ -89,19 +89,40 @@ static void test_choose(void **state)
 	assert_string_equal(address, "192.0.2.1:1");
 }
 
+/* Of two servers the second one begins half of them further on. */
 static void test_turns(void **state)
 {
 	static const char *const addresses = "240.0.0.1:1+127.0.0.2:2+name:5+127.0.0.3:3";
+	static const char *const expected[2][3] = {{"127.0.0.2:2", "127.0.0.3:3", "127.0.0.2:2"},
+		{"127.0.0.3:3", "127.0.0.2:2", "127.0.0.3:3"}};
 	char address[SMD_ADDRESS_LONGEST];
 
 	(void)state;
-	assert_true(smd_origin_take_turn(addresses, 0, address));
-	assert_string_equal(address, "127.0.0.2:2");
-	assert_true(smd_origin_take_turn(addresses, 1, address));
-	assert_string_equal(address, "127.0.0.3:3");
-	assert_true(smd_origin_take_turn(addresses, 2, address));
-	assert_string_equal(address, "127.0.0.2:2");
-	assert_false(smd_origin_take_turn("240.0.0.1:1+name:5", 0, address));
+	for (unsigned server = 0; server < 4; server++) {
+		for (uint32_t turn = 0; turn < 3; turn++) {
+			assert_true(smd_origin_take_turn(addresses, server, turn, address));
+			assert_string_equal(address, expected[server % 2][turn]);
+		}
+	}
+	assert_false(smd_origin_take_turn("240.0.0.1:1+name:5", 0, 0, address));
+}
+
+/* A server may have so many, and all near. */
+static void test_most_turns(void **state)
+{
+	char addresses[SMD_ADDRESSES_MAX * 16] = "";
+	char address[SMD_ADDRESS_LONGEST];
+	char expected[16];
+
+	(void)state;
+	for (unsigned i = 0; i < SMD_ADDRESSES_MAX; i++) {
+		sprintf(addresses + strlen(addresses), "%s127.0.0.%u:1", i ? "+" : "", i + 1);
+	}
+	for (uint32_t turn = 0; turn < SMD_ADDRESSES_MAX; turn++) {
+		assert_true(smd_origin_take_turn(addresses, 0, turn, address));
+		sprintf(expected, "127.0.0.%u:1", turn + 1);
+		assert_string_equal(address, expected);
+	}
 }
 
 /* ---- a connection ---- */
@@ -171,6 +192,7 @@ int main(void)
 		cmocka_unit_test(test_reaches),
 		cmocka_unit_test(test_choose),
 		cmocka_unit_test(test_turns),
+		cmocka_unit_test(test_most_turns),
 		cmocka_unit_test(test_connection),
 	};
 
