@@ -1294,3 +1294,15 @@ init {
 	:: c_expr { all_over () && !OPEN } -> d_step { c_code { check_end(); }; assert(wrong == 0) }; break
 	od
 }
+
+#ifdef BUG_TURNS
+/* States that come again, which `run.py --cycles` must find. */
+active proctype turns()
+{
+	bit turn;
+
+	do
+	:: turn = 1 - turn
+	od
+}
+#endif

@@ -1,9 +1,11 @@
 """Tries every order of the steps of the model of epochs (specs/design/epochs.md), in the worlds below; then plants bugs, each
 of which must be found. A bug that is not found is an error of the model.
 
-  run.py [--sample] [WORLD-OR-BUG...]
+  run.py [--sample | --cycles] [WORLD-OR-BUG...]
 
-  --sample  not all orders, but some millions of them: for the worlds whose orders take minutes"""
+  --sample  not all orders, but some millions of them: for the worlds whose orders take minutes
+  --cycles  looks for states that come again, instead of wrong ones: where there are none, each order comes to an end, and
+            without it no end is one in which somebody still waits. Of all worlds but those of two deaths"""
 
 import os
 import pathlib
@@ -55,19 +57,22 @@ BUGS = {
 }
 
 
+CYCLES = {"BUG_TURNS": "SERVERS=2 FAULTS=1 WAITS=1"}
+
 # How states are remembered: packed, or by some bits each, so that those which share them with another are left out.
 EXHAUSTIVE = ("-DCOLLAPSE",), ("-w24",)
 SAMPLE = ("-DBITSTATE",), ("-w23",)
 
 
-def check(folder, switches, memory, optimize):
-    """How many errors spin finds, and how many states there are."""
+def check(folder, switches, memory, optimize, cycles):
+    """How many errors spin finds, and how many states there are. No step of the model is marked as progress, so each
+    cycle is one without, which is what spin looks for."""
     kept, size = memory
     defined = [f"-D{switch}" for switch in switches.split()]
     subprocess.run(["spin", "-a", *defined, str(MODEL)], cwd=folder, check=True, stdout=subprocess.DEVNULL)
-    subprocess.run([os.environ.get("CC", "cc"), optimize, "-w", "-DSAFETY", *kept, "-DMEMLIM=6000", "-o", "pan", "pan.c"],
+    subprocess.run([os.environ.get("CC", "cc"), optimize, "-w", "-DNP" if cycles else "-DSAFETY", *kept, "-DMEMLIM=6000", "-o", "pan", "pan.c"],
                    cwd=folder, check=True)
-    output = subprocess.run(["./pan", "-m400000", *size], cwd=folder, capture_output=True, text=True).stdout
+    output = subprocess.run(["./pan", *(["-l"] if cycles else []), "-m800000", *size], cwd=folder, capture_output=True, text=True).stdout
     errors = re.search(r"errors: (\d+)", output)
     states = re.search(r"([\d.e+]+) states, stored", output)
     if not errors or not states or "max search depth too small" in output or "out of memory" in output:
@@ -79,21 +84,24 @@ def main():
     if not shutil.which("spin"):
         print("skipped: spin is not installed")
         return 77
-    chosen = [word for word in sys.argv[1:] if word != "--sample"]
+    chosen = [word for word in sys.argv[1:] if not word.startswith("--")]
+    cycles = "--cycles" in sys.argv
     memory = SAMPLE if "--sample" in sys.argv else EXHAUSTIVE
     bad = 0
     runs = [(name, switches, False) for name, switches in WORLDS.items()]
-    runs += [(name, f"{switches} {name}", True) for name, switches in BUGS.items()]
+    if cycles:
+        runs = [run for run in runs if "FAULTS=2" not in run[1]]
+    runs += [(name, f"{switches} {name}", True) for name, switches in (CYCLES if cycles else BUGS).items()]
     for name, switches, planted in runs:
         if chosen and name not in chosen:
             continue
         with tempfile.TemporaryDirectory() as folder:
             # Bugs are found early: to optimize takes longer than to look for them.
-            errors, states = check(folder, switches, memory, "-O0" if planted else "-O2")
+            errors, states = check(folder, switches, memory, "-O0" if planted else "-O2", cycles)
         right = (errors > 0) == planted
         bad += not right
         print(f"{'ok' if right else 'WRONG'}: {name} ({switches}): {states} states{' as a sample' if memory is SAMPLE else ''}, "
-              f"{'an error' if errors else 'no error'}", flush=True)
+              f"{'a cycle' if errors and cycles else 'an error' if errors else 'no cycle' if cycles else 'no error'}", flush=True)
     return 1 if bad else 0
 
 
