@@ -146,7 +146,7 @@ struct smd_remote {
 	struct smd_lane_counts ended; /* of its lanes that are closed */
 	bool waits;                   /* for the target's address */
 	char rail[SMD_ADDRESS_TEXT_MAX]; /* the address of the target's that it has taken in turn, of several; empty: none */
-	unsigned tries;                  /* that have failed: each takes the next one */
+	unsigned tries;                  /* that have failed: the next one is at the next address */
 	unsigned transport;           /* of the owner's, the one that is tried or used */
 	bool pairs;                   /* the lane is being made over another one (remote_pair.h), */
 	bool answered;                /* and the shard has said something of that on it */
