@@ -14,6 +14,7 @@
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_message.h"
+#include "worker/libsummand/group_receiver.h"
 
 #define MS_NS 1000000ull
 
@@ -22,14 +23,20 @@ static unsigned count;
 
 /* ---- who is left ---- */
 
-/* The communicator's table has that life of the server, and nothing is known against it. */
+/* The communicator has begun, and knows of the server. */
+static bool comm_knows(const struct smd_comm *comm, const struct simulated_server *server)
+{
+	return comm->state == SMD_COMM_ACTIVE && server->index < comm->context->ntargets;
+}
+
+/* Its table has that life of the server, and nothing is known against it. */
 static bool comm_has(const struct smd_comm *comm, const struct simulated_server *server)
 {
 	const struct smd_epoch *now = comm->now;
 	const struct smd_target *target = &comm->context->targets[server->index];
 
-	if (comm->state != SMD_COMM_ACTIVE || server->index >= comm->context->ntargets ||
-		target->lost || target->reconnection.since_ns < server->since_ns ||
+	if (!comm_knows(comm, server) || target->lost ||
+		target->reconnection.since_ns < server->since_ns ||
 		(now->dead | comm->agreement.closed) >> server->index & 1) {
 		return false;
 	}
@@ -43,35 +50,113 @@ static bool comm_has(const struct smd_comm *comm, const struct simulated_server 
 	return true;
 }
 
-/* Of those that were there at the start, which no rank has lost; or started again or added since,
- * and in all tables by now. */
-static bool all_have(const struct simulated_server *server)
+/* It was there at the start, and no rank has lost it. */
+static bool is_first(const struct simulated_server *server)
 {
-	bool has = true;
-
-	if (server->index < world.plan.nservers && server == &world.lives[server->index]) {
-		return true;
-	}
-	for (int r = 0; r < world.plan.nranks && has; r++) {
-		for (unsigned c = 0; c < world.plan.ncomms && has; c++) {
-			const struct smd_comm *comm = world.ranks[r].comms[c];
-
-			has = comm && comm_has(comm, server);
-		}
-	}
-	return has;
+	return server->index < world.plan.nservers && server == &world.lives[server->index];
 }
 
-static bool some_server_stays(void)
+/* It is in all tables. */
+static bool all_have(const struct simulated_server *server)
 {
-	for (unsigned i = 0; i < world.nservers; i++) {
-		const struct simulated_server *server = world.servers[i];
+	for (int r = 0; r < world.plan.nranks && !is_first(server); r++) {
+		for (unsigned c = 0; c < world.plan.ncomms; c++) {
+			const struct smd_comm *comm = world.ranks[r].comms[c];
 
-		if (server && server_is_there(server) && !server->harmed && all_have(server)) {
+			if (!comm || !comm_has(comm, server)) {
+				return false;
+			}
+		}
+	}
+	return true;
+}
+
+/* Some shard has said that all are there, maybe not to all. */
+static bool has_heard_joined(const struct smd_context *context)
+{
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		const struct smd_comm *comm = (const struct smd_comm *)context->comms[i];
+
+		if (comm && context->comms[i]->ops == &smd_group_receiver &&
+			comm->state == SMD_COMM_JOINING && comm->joined_first) {
 			return true;
 		}
 	}
 	return false;
+}
+
+/* A rank that has connected, and joins a group that nobody has begun, reaches it. */
+static bool rank_may_join_at(const struct simulated_rank *rank, const struct simulated_server *server)
+{
+	const struct smd_context *context = rank->context;
+
+	return !rank->over &&
+	       (!context || (smd_context_reach(context) >> server->index & 1 &&
+				    !has_heard_joined(context)));
+}
+
+/* The communicator has begun on all ranks, or on none. */
+static bool all_may_go_on_with(const struct simulated_server *server, unsigned c)
+{
+	bool works = world.ranks[0].comms[c] != NULL;
+
+	if (!works && server->index >= world.plan.nservers) {
+		return false;
+	}
+	for (int r = 0; r < world.plan.nranks; r++) {
+		const struct smd_comm *comm = world.ranks[r].comms[c];
+
+		if (works ? !comm || !comm_knows(comm, server)
+			  : comm || !rank_may_join_at(&world.ranks[r], server)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* It was there at the start, or was started again or added since, and may be in no table yet. */
+static bool all_may_go_on(const struct simulated_server *server)
+{
+	bool may = true;
+
+	for (unsigned c = 0; c < world.plan.ncomms && may && !is_first(server); c++) {
+		may = all_may_go_on_with(server, c);
+	}
+	return may;
+}
+
+static bool some_server_stays(bool (*stays)(const struct simulated_server *server))
+{
+	for (unsigned i = 0; i < world.nservers; i++) {
+		const struct simulated_server *server = world.servers[i];
+
+		if (server && server_is_there(server) && !server->harmed && stays(server)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool all_have_begun(void)
+{
+	bool begun_all = true;
+
+	for (int r = 0; r < world.plan.nranks; r++) {
+		for (unsigned c = 0; c < world.plan.ncomms; c++) {
+			begun_all &= world.ranks[r].comms[c] != NULL;
+		}
+	}
+	return begun_all;
+}
+
+/* A rank whose lanes are cut is taken for dead where no table has another server, if it is not soon at one: it may call
+ * nothing just then, or the group that it joins may not have begun. */
+static bool find_none_stays(const struct planned_fault *fault)
+{
+	bool comes = fault->kind != LANES_CUT ||
+		     (!world.plan.poll[fault->rank] && all_have_begun());
+
+	return !some_server_stays(comes ? all_may_go_on : all_have);
 }
 
 static void note_harm(const struct planned_fault *fault)
@@ -80,12 +165,13 @@ static void note_harm(const struct planned_fault *fault)
 		world.servers[fault->server]->harmed = true;
 	}
 	/* A context needs all of its servers at the start. */
-	world.none_stays = !some_server_stays();
-	world.may_be_cut |= fault->operation == AT_START || world.none_stays;
+	world.none_stays = find_none_stays(fault);
+	world.may_be_cut |= fault->operation == AT_START || !some_server_stays(all_have);
 	/* A rank that nobody is in a group with hears of none. */
 	world.may_be_cut |= world.nconnected < world.plan.nranks &&
 			    fault->operation == OTHERS_WAIT && fault->kind == RANK_KILLED;
-	world.may_fail |= fault->kind == RANK_KILLED || world.may_be_cut;
+	world.may_fail |= fault->kind == RANK_KILLED || fault->operation == AT_START ||
+			  world.none_stays;
 	liveness_disturbed(fault);
 }
 

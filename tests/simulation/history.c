@@ -27,6 +27,28 @@
 struct world world;
 static FILE *report;
 
+/* What it waits for may be seen from that. */
+static void tell_comms(const struct simulated_rank *rank)
+{
+	static const char *const states[] = {"joining", "active", "failed"};
+
+	for (unsigned c = 0; c < world.plan.ncomms; c++) {
+		const struct smd_comm *comm = rank->comms[c];
+
+		if (comm) {
+			fprintf(report,
+				"    communicator %u: %s, epoch %u without 0x%llx, closed 0x%llx%s%s%s%s\n",
+				c, states[comm->state], comm->now->index,
+				(unsigned long long)(comm->now->dead & 0xff),
+				(unsigned long long)(comm->agreement.closed & 0xff),
+				comm->agreement.sealed ? ", sealed" : "",
+				comm->candidate ? ", with a candidate" : "",
+				comm->rescue_late ? ", rescuing" : "",
+				comm->end != SMD_COMM_NO_END ? ", ending" : "");
+		}
+	}
+}
+
 void world_fail(const char *what)
 {
 	fprintf(report, "wrong, at %.6f s, step %llu: %s\n", (double)virtual_now_ns() / 1e9 - 1000,
@@ -36,6 +58,9 @@ void world_fail(const char *what)
 
 		fprintf(report, "  rank %d: %d operations done%s%s%s\n", r, rank->done,
 			rank->dead ? ", was killed" : "", rank->err ? ", then: " : "", rank->error);
+		if (!rank->dead && !rank->over) {
+			tell_comms(rank);
+		}
 	}
 	fflush(NULL);
 	_exit(1);
@@ -365,6 +390,7 @@ static void *run_rank(void *arg)
 		context->segment_bytes = world.plan.segment_bytes;
 	}
 	rank->connected = true;
+	rank->context = context;
 	if (!others_connect()) {
 		faults_begin(OTHERS_WAIT);
 	}

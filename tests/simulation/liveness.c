@@ -23,6 +23,7 @@
 #define CONNECT_NS (30 * SMD_SECOND_NS) /* and any other rank; or a group a rank of its own */
 #define TRY_NS     (5 * SMD_SECOND_NS) /* a lost server is tried again so late at most, */
 #define ATTEMPT_NS (10 * SMD_SECOND_NS) /* for so long */
+#define HURRY_NS   (900 * MS_NS) /* servers that were lost before the last one, or the last rank, are tried once more */
 #define REFUSED_NS (60 * SMD_SECOND_NS) /* a table is asked for again so late at most */
 
 static uint64_t busy_until_ns[RANKS_MAX];
@@ -100,20 +101,35 @@ static bool has_failed(const struct simulated_rank *rank)
 	return false;
 }
 
+/* It has lost all servers of a table, and waits for the others at one that is there. */
+static bool is_rescued(const struct simulated_rank *rank)
+{
+	for (unsigned i = 0; i < world.plan.ncomms; i++) {
+		if (rank->comms[i] && rank->comms[i]->rescue_late) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* A rank joins others of which one does not come any more, and nobody can know that. */
 static bool waits_in_vain(void)
 {
 	bool joins = false;
+	bool is_rescuing = false;
 	bool is_missing = false;
+	bool has_ended = false; /* and could not say so, or only where nobody was yet */
 
 	for (int r = 0; r < world.plan.nranks; r++) {
 		const struct simulated_rank *rank = &world.ranks[r];
 		bool is_gone = rank->dead || rank->err || rank->over;
 
 		is_missing |= is_gone || has_failed(rank);
+		has_ended |= rank->dead || rank->err || has_failed(rank);
 		joins |= !is_gone && !has_joined(rank);
+		is_rescuing |= !rank->dead && !rank->over && is_rescued(rank);
 	}
-	return joins && is_missing;
+	return (joins && is_missing) || (is_rescuing && has_ended);
 }
 
 static void expect(void)
@@ -222,6 +238,28 @@ static bool some_join(void)
 	return false;
 }
 
+/* Servers that are in no table of some rank, or will not be: who has no other is to find out whether they are there. */
+static bool some_are_out(void)
+{
+	for (unsigned i = 0; i < world.nservers; i++) {
+		const struct simulated_server *server = world.servers[i];
+
+		if (server && (!server_is_there(server) || server->stopped)) {
+			return true;
+		}
+	}
+	for (int r = 0; r < world.plan.nranks; r++) {
+		for (unsigned i = 0; i < world.plan.ncomms; i++) {
+			const struct smd_comm *comm = world.ranks[r].comms[i];
+
+			if (comm && comm->agreement.closed & smd_context_first(comm->context->ntargets)) {
+				return true;
+			}
+		}
+	}
+	return false;
+}
+
 /* In how much time it is known to those who must. Where no server has all ranks of a group that joins, none can tell
  * the others. */
 static uint64_t find_detection(const struct planned_fault *fault)
@@ -260,7 +298,8 @@ void liveness_connects(void)
 void liveness_disturbed(const struct planned_fault *fault)
 {
 	note_wait();
-	settled_ns = longer(settled_ns, virtual_now_ns() + find_detection(fault)) + find_change();
+	settled_ns = longer(settled_ns, virtual_now_ns() + find_detection(fault)) + find_change() +
+		     (world.none_stays || some_are_out() ? HURRY_NS : 0);
 	expect();
 }
 

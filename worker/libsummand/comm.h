@@ -33,6 +33,7 @@ struct smd_epoch {
 	struct smd_comm *comm;
 	struct smd_epoch *next; /* the later one */
 	unsigned index;
+	bool rescues; /* it is one of the communicator's `rescues` */
 	uint64_t id;
 	uint64_t dead;  /* targets that it is without */
 	uint64_t first; /* operation */
@@ -59,6 +60,12 @@ struct smd_comm {
 	struct smd_epoch base;       /* first: the first epoch */
 	struct smd_epoch *now;       /* the last one */
 	struct smd_epoch *candidate; /* for the next one, whose streams are being joined; or NULL */
+	struct smd_epoch *rescues;   /* each for the next one, of one server: one of the table is none
+					left of (group_rescue.h) */
+	struct event *rescue_late;   /* these are not waited for any longer; NULL: nothing is */
+	bool rescue_gone;            /* because all that are left have lost a rank, which may have died */
+	struct smd_error rescue_why; /* what is said if it cannot go on, where a server has said that; "": it has not, */
+	int rescue_err;              /* and -errno */
 	struct smd_context *context;
 	char group[SMD_STRING_MAX + 1];
 	uint16_t nranks;
@@ -66,6 +73,7 @@ struct smd_comm {
 	struct smd_task join;
 	struct smd_task leave;
 	bool asked; /* JOIN has been said, so LEAVE must be */
+	bool begins_again; /* published: while it formed all servers were lost that it knew, others are there */
 	uint64_t joins_ns; /* since then, or since who is missing was last logged */
 	bool spare; /* shards may refuse to have it while memory is short, and nothing is wrong then */
 	struct event
@@ -118,6 +126,10 @@ struct smd_comm {
 	void (*drop)(struct smd_comm *comm);
 	/* Leaves the streams of epochs before this one, which no rank needs any more. */
 	void (*leave_before)(struct smd_comm *comm, uint32_t index);
+	/* group_rescue.h: smd_group_rescue(), smd_group_rescue_gone(), smd_group_rescue_changed(). */
+	void (*rescue)(struct smd_comm *comm, uint64_t last);
+	bool (*rescue_from_gone)(struct smd_comm *comm, uint64_t last);
+	void (*rescue_changed)(struct smd_comm *comm);
 	/* Begins without these servers, which the process goes on to use. */
 	void (*exclude)(struct smd_comm *comm, uint64_t targets);
 

@@ -58,6 +58,7 @@ struct smd_context {
 	uint64_t drains;           /* targets that are being drained, and not lost yet */
 	uint64_t absent;           /* could not be reached when the process began: not in `deal` */
 	struct smd_error lost_why; /* of all of them, in the order in which they were lost: */
+	int lost_err;              /* of the last one */
 	uint8_t losses[SMD_SERVERS_MAX]; /* targets, */
 	unsigned nlosses;                /* some of which may be there again */
 	struct smd_target targets[SMD_SERVERS_MAX];
@@ -133,12 +134,12 @@ static inline uint64_t smd_context_initial(const struct smd_context *context)
 /* On the owner: the targets that have all of their lanes. */
 uint64_t smd_context_reach(const struct smd_context *context);
 
-/* On the owner: closes the lanes to these, for all communicators, which go on without. The context
- * fails when none is left. */
 /* A communicator's history has more than before, or ends with it. */
 void smd_context_keeps(struct smd_context *context, struct smd_history *history);
 void smd_context_forgets(struct smd_context *context, const struct smd_history *history);
 
+/* On the owner: closes the lanes to these, for all communicators, which go on without. The context
+ * fails when none is left, and none of those that were lost before is there. */
 void smd_context_lose(struct smd_context *context, uint64_t targets, const char *why);
 
 /* On the owner: a group is to be joined, for which lanes that rest are connected again. */

@@ -229,14 +229,12 @@ static void context_lose(struct smd_context *context, unsigned t, int err, const
 	target->left = context_is_left_by(context, target);
 	context_name_lost(context, t, text);
 	context->lost |= 1ull << t;
+	context->lost_err = err;
 	left = context->ntargets - (unsigned)__builtin_popcountll(context->lost);
-	if (left == 0) {
-		smd_context_fail(context, err, context->lost_why.text);
-		return;
-	}
-	smd_log(target->left ? SMD_LOG_DEBUG : SMD_LOG_WARN, "libsummand",
+	smd_log(target->left ? SMD_LOG_DEBUG : left ? SMD_LOG_WARN : SMD_LOG_INFO, "libsummand",
 		"%s; %u of %u reduction servers go on", text, left, context->ntargets);
 	context_give_up(context, 1ull << t);
+	smd_reconnection_check_left(context);
 }
 
 uint64_t smd_context_reach(const struct smd_context *context)

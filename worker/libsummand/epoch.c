@@ -213,7 +213,11 @@ struct smd_epoch *smd_epoch_create(
 	if (epoch_make(comm, epoch)) {
 		goto free_epoch;
 	}
-	memcpy(epoch->weights, comm->now->weights, comm->now->nremotes * sizeof(*epoch->weights));
+	epoch->rescues = table->rescues;
+	if (!table->rescues) {
+		memcpy(epoch->weights, comm->now->weights,
+			comm->now->nremotes * sizeof(*epoch->weights));
+	}
 	epoch_choose(epoch, table->weights);
 	if (epoch_make_deal(epoch)) {
 		goto free_epoch;

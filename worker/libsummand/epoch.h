@@ -31,6 +31,7 @@ struct smd_epoch_table {
 				    dealt to it any more; NULL: those of the last epoch */
 	int scale;
 	bool soon; /* a server is to leave: it does not wait for an operation that may never come */
+	bool rescues; /* none of the table before is in it: shards have what they declare */
 };
 
 /* The remotes of all targets but those, in the order of the deal, on the owner; how many. All ranks

@@ -10,6 +10,7 @@
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_message.h"
+#include "worker/libsummand/epoch_rescue.h"
 #include "worker/libsummand/repair.h"
 
 /* What a rank has said last. */
@@ -168,6 +169,14 @@ void smd_epoch_agreement_joined(struct smd_comm *comm)
 	}
 }
 
+void smd_epoch_agreement_rescued(struct smd_comm *comm)
+{
+	if (comm->agreement.last) {
+		smd_epoch_say(comm, comm->agreement.last);
+	}
+	say_sealed(comm);
+}
+
 /*
  * Other ranks are without them. Where the communicator has not begun it is so for it alone: they
  * may be there again, which not all ranks know yet, and if each lost what another has not found
@@ -208,10 +217,12 @@ static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *rec
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 	bool changes = comm->candidate && comm->candidate->id == record->id;
-	uint64_t back = comm->now->dead & ~record->dead;
+	uint64_t back = smd_rescue_back(comm, record);
+	bool rescued = smd_rescue_find(comm, record->id) != NULL;
 
 	agreement->closed &= ~back;
-	agreement->closed |= record->dead | (changes ? lost_again(comm->candidate) : 0);
+	agreement->closed |= record->dead;
+	agreement->closed |= changes ? lost_again(comm->candidate) : smd_rescue_lost(comm);
 	agreement->sealed = agreement->closed != record->dead;
 	agreement->asked = 0;
 	agreement->answered = 0;
@@ -226,6 +237,9 @@ static void take_epoch(struct smd_comm *comm, const struct smd_epoch_record *rec
 		say_sealed(comm);
 	}
 	smd_drain_consider(comm);
+	if (rescued) {
+		smd_reach_forget(comm);
+	}
 	smd_reach_tell(comm);
 }
 
@@ -303,10 +317,24 @@ static bool all_have_sealed(const struct smd_comm *comm)
 	return true;
 }
 
+/* Where the last server is lost meanwhile, some ranks have not heard it. Pages that hold no streams are not touched. */
+static void keep_record(struct smd_epoch_agreement *agreement, const struct smd_epoch_message *message)
+{
+	if (!agreement->last) {
+		agreement->last = calloc(1, sizeof(*agreement->last));
+	}
+	if (agreement->last) {
+		memcpy(agreement->last, message, offsetof(struct smd_epoch_message, streams));
+		memcpy(agreement->last->streams, message->streams,
+			message->nstreams * sizeof(*message->streams));
+	}
+}
+
 void smd_epoch_agreement_record(struct smd_comm *comm, struct smd_epoch_message *message)
 {
 	struct smd_epoch_record record = record_of(message);
 
+	keep_record(&comm->agreement, message);
 	smd_epoch_say(comm, message);
 	take_epoch(comm, &record);
 }
@@ -322,6 +350,15 @@ static void say_epoch(struct smd_comm *comm)
 		.nstreams = (uint16_t)most_streams(comm),
 	};
 
+	if (message.dead == UINT64_MAX) {
+		const struct smd_epoch *rescue = smd_rescue_whole(comm);
+
+		if (!rescue) {
+			return; /* until a server has all ranks */
+		}
+		message.dead = rescue->dead;
+		message.id = rescue->id;
+	}
 	memset(message.streams, 0xff, sizeof(message.streams));
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		message.first = seals[r].begun > message.first ? seals[r].begun : message.first;
@@ -333,7 +370,7 @@ static void say_epoch(struct smd_comm *comm)
 			message.streams[i] = done < message.streams[i] ? done : message.streams[i];
 		}
 	}
-	if (smd_epoch_draw_id(comm, &message.id) == 0) {
+	if (message.id || smd_epoch_draw_id(comm, &message.id) == 0) {
 		smd_epoch_agreement_record(comm, &message);
 	}
 }
@@ -432,13 +469,15 @@ static bool is_nothing(const struct smd_epoch_record *record)
  * again. */
 static bool record_is_right(const struct smd_comm *comm, const struct smd_epoch_record *record)
 {
-	uint64_t newly = record->dead & ~comm->now->dead;
+	const struct smd_epoch *rescue = smd_rescue_find(comm, record->id);
+	uint64_t newly = smd_rescue_newly_lost(comm, record);
+	uint64_t dead = rescue ? rescue->dead : comm->now->dead | newly;
 	struct cut_check check = {.lost = record->lost};
 
 	if (comm->candidate && comm->candidate->id == record->id) {
 		return smd_epoch_change_is_right(comm, record);
 	}
-	if ((record->dead & comm->now->dead) != comm->now->dead || newly == 0 ||
+	if (record->dead != dead || newly == 0 ||
 		record->dead & ~comm->agreement.closed || record->dead == UINT64_MAX ||
 		record->first < comm->agreement.promised ||
 		record->oldest > smd_epochs_oldest(comm)) {
@@ -540,12 +579,14 @@ size_t smd_epoch_agreement_bytes(const struct smd_comm *comm)
 	size_t each = (agreement->seals ? sizeof(*agreement->seals) : 0) +
 		      (agreement->reach.ranks ? sizeof(*agreement->reach.ranks) : 0) +
 		      (agreement->promises ? smd_epoch_promise_bytes : 0);
+	size_t last = agreement->last ? sizeof(*agreement->last) : 0;
 
-	return comm->nranks * each + smd_epoch_parts_bytes(&agreement->parts);
+	return last + comm->nranks * each + smd_epoch_parts_bytes(&agreement->parts);
 }
 
 void smd_epoch_agreement_destroy(struct smd_epoch_agreement *agreement)
 {
+	free(agreement->last);
 	free(agreement->seals);
 	free(agreement->promises);
 	smd_reach_destroy(&agreement->reach);

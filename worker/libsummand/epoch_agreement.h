@@ -37,12 +37,17 @@ struct smd_epoch_agreement {
 	struct smd_seal *seals;       /* [nranks]; NULL: none has come */
 	struct smd_promise *promises; /* [nranks]; NULL: none has come */
 	bool changes;                 /* all have been asked whether they can join the candidate */
+	struct smd_epoch_message *last; /* the record of this epoch; NULL: it is the first */
 	uint64_t drain_ns;            /* not before then a table without servers that are drained */
 };
 
 /* The process has closed its lanes to these targets, and others are left: says so, if the
  * communicator is ACTIVE. */
 void smd_epoch_agreement_lose(struct smd_comm *comm, uint64_t targets);
+
+/* Streams of a rescue have all ranks (group_rescue.h): rank 0 says its last record again, which was
+ * maybe said through a server that was lost then; and all say what is sealed. */
+void smd_epoch_agreement_rescued(struct smd_comm *comm);
 
 /* One more shard has all ranks, others have not: what this rank has lost, and says to nobody else,
  * others may be waiting for. */

@@ -75,6 +75,9 @@ void smd_epoch_say(struct smd_comm *comm, struct smd_epoch_message *message)
 	if (comm->candidate && stage_of(message->kind) != SMD_AGREE_BEGINS) {
 		say_in(comm->candidate, &frame, message);
 	}
+	for (const struct smd_epoch *epoch = comm->rescues; epoch; epoch = epoch->next) {
+		say_in(epoch, &frame, message);
+	}
 }
 
 int smd_epoch_draw_id(struct smd_comm *comm, uint64_t *out)

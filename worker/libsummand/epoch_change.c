@@ -71,8 +71,10 @@ int smd_epoch_change_take_ahead(
 	struct smd_comm *comm, const struct smd_epoch_message *asked, struct smd_error *error)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
-	const struct smd_epoch_table table = {
-		asked->dead, asked->weights, asked->scale, asked->soon};
+	const struct smd_epoch_table table = {.dead = asked->dead,
+		.weights = asked->weights,
+		.scale = asked->scale,
+		.soon = asked->soon};
 
 	if (asked->first <= agreement->asks) {
 		return 0;

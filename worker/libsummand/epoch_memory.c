@@ -24,6 +24,10 @@ static uint64_t comm_bytes(const struct smd_comm *comm, unsigned *ntables)
 		bytes += epoch_bytes(epoch);
 		++*ntables;
 	}
+	for (const struct smd_epoch *epoch = comm->rescues; epoch; epoch = epoch->next) {
+		bytes += epoch_bytes(epoch);
+		++*ntables;
+	}
 	if (comm->candidate) {
 		bytes += epoch_bytes(comm->candidate);
 		++*ntables;

@@ -177,6 +177,13 @@ void smd_reach_wait(struct smd_comm *comm)
 	smd_refusals_add(&comm->agreement.reach.refusals, smd_clock_ns());
 }
 
+void smd_reach_forget(struct smd_comm *comm)
+{
+	struct smd_reach_told *told = &comm->agreement.reach;
+
+	told->last = (struct smd_reach){.order = told->last.order};
+}
+
 void smd_reach_destroy(struct smd_reach_told *told)
 {
 	free(told->ranks);

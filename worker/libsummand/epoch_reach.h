@@ -46,6 +46,9 @@ void smd_reach_consider(struct smd_comm *comm);
 /* Rank 0: a candidate was cancelled, so the next is not tried at once. */
 void smd_reach_wait(struct smd_comm *comm);
 
+/* What has been said was maybe said to nobody: there was no server to say it through. */
+void smd_reach_forget(struct smd_comm *comm);
+
 void smd_reach_destroy(struct smd_reach_told *told);
 
 #endif

@@ -15,6 +15,7 @@
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_leaving.h"
+#include "worker/libsummand/group_rescue.h"
 #include "worker/libsummand/group_receiver.h"
 #include "worker/libsummand/group_streams.h"
 #include "worker/libsummand/handle.h"
@@ -211,6 +212,9 @@ static int comm_create(struct smd_context *context, bool spare, const char *grou
 	comm->drop = smd_group_drop;
 	comm->leave_before = smd_group_leave_before;
 	comm->exclude = smd_group_exclude;
+	comm->rescue = smd_group_rescue;
+	comm->rescue_from_gone = smd_group_rescue_gone;
+	comm->rescue_changed = smd_group_rescue_changed;
 	comm->waiter.resume = comm_on_stage;
 	comm->advance.run = comm_on_advance;
 	comm->join.run = smd_group_join;
@@ -267,10 +271,9 @@ static bool comm_has_lost_rank(struct smd_comm *comm)
 
 /* Waits until it has joined or failed, a rank is lost (-ECONNRESET), or the time is over
  * (-ETIMEDOUT). */
-static int comm_await_joined(struct smd_comm *comm, unsigned timeout_s)
+static int comm_await_joined(struct smd_comm *comm, uint64_t end_ns)
 {
 	static const struct smd_goal goal = {.done = comm_settled};
-	uint64_t end_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
 	struct smd_task *task = &comm->join;
 	int ret;
 
@@ -288,13 +291,15 @@ static int comm_await_joined(struct smd_comm *comm, unsigned timeout_s)
 }
 
 /* Joins, until every shard has said JOINED, one has said ABORT, or the time is over. */
-static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, struct smd_error *error)
+static int comm_join_all(struct smd_comm *comm, unsigned timeout_s, uint64_t end_ns, bool *again,
+	struct smd_error *error)
 {
 	struct smd_context *context = comm->context;
 	char waiting_for[SMD_ERROR_TEXT_MAX];
-	int ret = comm_await_joined(comm, timeout_s);
+	int ret = comm_await_joined(comm, end_ns);
 
 	smd_progress_lock(&context->progress);
+	*again = comm->begins_again;
 	if (comm->state == SMD_COMM_FAILED) {
 		ret = comm->err;
 		*error = comm->error;
@@ -321,27 +326,32 @@ int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, bool
 	const char *group, int nranks, int rank, struct smd_comm **out)
 {
 	struct smd_error error = {""};
-	struct smd_comm *comm;
+	uint64_t end_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
 	int ret = smd_context_check(context);
+	bool again = true;
 
 	ret = ret ? ret : smd_check_out(out);
 	if (ret) {
 		return ret;
 	}
 	ret = comm_check_arguments(group, nranks, rank, &error);
-	if (ret == 0) {
+	while (ret == 0 && again) {
+		struct smd_comm *comm;
+
 		ret = comm_create(context, spare, group, nranks, rank, &comm, &error);
-	}
-	if (ret) {
-		return smd_error_remember(ret, &error);
-	}
-	ret = comm_join_all(comm, timeout_s, &error);
-	if (ret) {
+		if (ret) {
+			break;
+		}
+		ret = comm_join_all(comm, timeout_s, end_ns, &again, &error);
+		if (ret == 0) {
+			*out = comm;
+			return 0;
+		}
+		again = again && smd_clock_ns() < end_ns;
+		ret = again ? 0 : ret;
 		smd_comm_destroy(comm);
-		return smd_error_remember(ret, &error);
 	}
-	*out = comm;
-	return 0;
+	return smd_error_remember(ret, &error);
 }
 
 int smd_comm_create(smd_context *context, const char *group, int nranks, int rank, smd_comm **out)

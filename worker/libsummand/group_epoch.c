@@ -9,10 +9,12 @@
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_memory.h"
+#include "worker/libsummand/epoch_rescue.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_gone.h"
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_receiver.h"
+#include "worker/libsummand/group_rescue_streams.h"
 #include "worker/libsummand/group_streams.h"
 #include "worker/libsummand/repair.h"
 #include "worker/libsummand/settle.h"
@@ -221,7 +223,8 @@ static bool is_closed(const struct smd_epoch *epoch, const struct smd_flow *flow
 {
 	const struct smd_comm *comm = epoch->comm;
 
-	return epoch != comm->candidate && comm->agreement.closed >> flow->target & 1;
+	return epoch != comm->candidate && !epoch->rescues &&
+	       comm->agreement.closed >> flow->target & 1;
 }
 
 /* Gets a number, and asks its shards. */
@@ -262,21 +265,35 @@ static void comm_resume(struct smd_comm *comm)
 	comm->pump(comm);
 }
 
-int smd_group_stand(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table)
+/* Makes an epoch that is not agreed on, of the communicator's `candidate` or `rescues`, and joins its streams. 0 or
+ * -errno. */
+static int comm_join_streams(struct smd_comm *comm, uint64_t id,
+	const struct smd_epoch_table *table, struct smd_epoch **place)
 {
 	struct smd_epoch *epoch = smd_epoch_create(comm, id, table);
 
 	if (!epoch) {
 		return -ENOMEM;
 	}
-	comm->candidate = epoch;
+	epoch->next = *place;
+	*place = epoch;
 	smd_epoch_memory_measure(comm);
 	if (epoch_join(epoch)) {
-		comm->candidate = NULL;
+		*place = epoch->next;
 		smd_epoch_free(epoch);
 		return -EMFILE;
 	}
 	return 0;
+}
+
+int smd_group_stand(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table)
+{
+	return comm_join_streams(comm, id, table, &comm->candidate);
+}
+
+int smd_group_join_rescue(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table)
+{
+	return comm_join_streams(comm, id, table, &comm->rescues);
 }
 
 static bool comm_leave_candidate(struct smd_comm *comm)
@@ -335,12 +352,16 @@ static struct smd_epoch *comm_take_repair(
 	struct smd_comm *comm, const struct smd_epoch_record *record)
 {
 	struct smd_error error = {""};
-	struct smd_epoch *epoch = NULL;
+	struct smd_epoch *epoch = smd_rescue_take(comm, record->id);
+	bool joined = epoch != NULL;
 	int ret;
 
 	comm_leave_candidate(comm);
 	ret = smd_repair_add(comm, record, &epoch, &error);
-	if (ret == 0 && epoch_join(epoch)) {
+	if (ret == 0 && joined && epoch_has_ended(epoch)) {
+		ret = smd_error_set(&error, ECONNRESET,
+			"a reduction server has ended the streams of the next epoch");
+	} else if (ret == 0 && !joined && epoch_join(epoch)) {
 		ret = smd_error_set(&error, EMFILE, "no number is free for new streams");
 	}
 	if (ret) {
@@ -352,17 +373,24 @@ static struct smd_epoch *comm_take_repair(
 void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *record)
 {
 	bool changes = comm->candidate && comm->candidate->id == record->id;
-	uint64_t back = comm->now->dead & ~record->dead;
+	uint64_t back = smd_rescue_back(comm, record);
 	uint64_t leavers = record->dead & ~comm->now->dead;
 	bool drains = changes && comm->agreement.soon;
 	char table[SMD_EPOCH_TEXT_MAX];
 	const struct smd_epoch *epoch;
+	bool rescued = smd_rescue_find(comm, record->id) != NULL;
 
 	smd_epoch_memory_measure(comm);
 	smd_epoch_agreement_forget_seals(comm);
 	epoch = changes ? comm_take_candidate(comm, record) : comm_take_repair(comm, record);
 	if (!epoch) {
 		return;
+	}
+	if (comm->agreement.closed != UINT64_MAX) {
+		smd_group_rescue_rests(comm, ~record->dead);
+	}
+	if (rescued) {
+		smd_group_forget_gone(comm);
 	}
 	comm->context->epochs++;
 	smd_epoch_memory_measure(comm);
@@ -382,14 +410,21 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 		(unsigned long long)epoch->nitems, table);
 	smd_reconnection_tell(comm->context, back);
 	if (comm->agreement.closed == UINT64_MAX) { /* those that stay have been lost meanwhile */
-		smd_group_fail_alone(comm);
+		if (!smd_group_may_rescue(comm)) {
+			smd_group_fail_alone(comm);
+			return;
+		}
+		smd_group_rescue_stop(comm);
+		comm->rescue(comm, 0);
+	}
+	if (comm->state != SMD_COMM_ACTIVE) {
 		return;
 	}
 	comm_leave_epochs(comm, record->oldest);
 	smd_epoch_memory_measure(comm);
 	comm_tuned(comm, changes && !back && !drains);
 	smd_group_end_forming(comm);
-	smd_group_check_gone(comm); /* who was needed may have left with the servers that leave */
+	smd_group_check_gone(comm, 0); /* who was needed may have left with the servers that leave */
 	smd_operations_check_held(comm);
 	if (comm->leaving && smd_history_is_empty(&comm->history)) {
 		comm->drained(comm); /* all ranks had what was lost */

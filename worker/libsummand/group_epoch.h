@@ -21,6 +21,9 @@ void smd_group_stop_tuning(struct smd_comm *comm);
 /* An operation is about to begin: maybe another table would be better. */
 void smd_group_tune(struct smd_comm *comm);
 
+/* One more of the communicator's `rescues`, whose streams it joins. 0 or -errno. */
+int smd_group_join_rescue(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
+
 /* Of smd_comm's `stand` and `drop`: what was kept back begins. */
 int smd_group_stand(struct smd_comm *comm, uint64_t id, const struct smd_epoch_table *table);
 void smd_group_drop(struct smd_comm *comm);

@@ -8,15 +8,9 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/advertisement.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/group_rescue_streams.h"
+#include "worker/libsummand/group_streams.h"
 #include "worker/libsummand/path_staged.h"
-
-void smd_group_stop_flow(struct smd_epoch *epoch, unsigned i)
-{
-	if (epoch->flows[i].remote) {
-		smd_flow_stop(&epoch->flows[i]);
-	}
-	smd_remote_cancel(epoch->comm->context->remotes.each[i], &epoch->receiver);
-}
 
 /* Why it has failed, if it has. */
 static size_t comm_encode_reason(const struct smd_comm *comm, uint8_t why[SMD_CONTROL_MAX])
@@ -36,23 +30,33 @@ static size_t comm_encode_reason(const struct smd_comm *comm, uint8_t why[SMD_CO
 	return smd_abort_encode(&abort, why);
 }
 
-/* Others may have the next table already, and reach this rank through nothing else. */
-static void comm_fail_candidate(struct smd_comm *comm)
+static void epoch_say_why(const struct smd_epoch *epoch, const uint8_t *why, size_t length)
 {
-	struct smd_epoch *candidate = comm->candidate;
-	uint8_t why[SMD_CONTROL_MAX];
-	size_t length = comm_encode_reason(comm, why);
-
-	for (unsigned i = 0; candidate && i < candidate->nremotes; i++) {
-		struct smd_flow *flow = &candidate->flows[i];
+	for (unsigned i = 0; i < epoch->nremotes; i++) {
+		struct smd_flow *flow = &epoch->flows[i];
 
 		if (flow->asked && !flow->dead) {
-			smd_remote_send(comm->context->remotes.each[i], SMD_FRAME_LEAVE,
-				candidate->receiver.number, comm->rank, why, length);
+			smd_remote_send(epoch->comm->context->remotes.each[i], SMD_FRAME_LEAVE,
+				epoch->receiver.number, epoch->comm->rank, why, length);
 			flow->asked = false;
 		}
 	}
+}
+
+/* Others may have the next table already, and reach this rank through nothing else; or wait for it. */
+static void comm_fail_candidate(struct smd_comm *comm)
+{
+	uint8_t why[SMD_CONTROL_MAX];
+	size_t length = comm_encode_reason(comm, why);
+
+	if (comm->candidate) {
+		epoch_say_why(comm->candidate, why, length);
+	}
+	for (const struct smd_epoch *epoch = comm->rescues; epoch; epoch = epoch->next) {
+		epoch_say_why(epoch, why, length);
+	}
 	comm->drop(comm);
+	smd_group_rescue_end(comm);
 }
 
 void smd_group_say_leave(struct smd_comm *comm)
@@ -61,6 +65,9 @@ void smd_group_say_leave(struct smd_comm *comm)
 	uint8_t why[SMD_CONTROL_MAX];
 	size_t length = comm_encode_reason(comm, why);
 
+	for (const struct smd_epoch *epoch = comm->rescues; epoch; epoch = epoch->next) {
+		epoch_say_why(epoch, why, length);
+	}
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
 		for (unsigned i = 0; i < epoch->nremotes; i++) {
 			if (comm->asked && epoch->flows[i].asked && !epoch->flows[i].dead) {
@@ -229,6 +236,11 @@ void smd_group_fail_alone(struct smd_comm *comm)
 	const struct smd_context *context = comm->context;
 	char why[SMD_ERROR_TEXT_MAX] = "none is left of those that the group had taken in";
 
+	if ((smd_context_first(context->ntargets) & ~context->lost) == 0) {
+		comm->own_failure = comm->err == 0;
+		smd_group_fail(comm, context->lost_err, context->lost_why.text);
+		return;
+	}
 	for (unsigned t = 0; t < context->ntargets; t++) {
 		if (comm->now->dead & ~context->lost & ~context->drains & 1ull << t) {
 			snprintf(why, sizeof(why),

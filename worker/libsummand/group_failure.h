@@ -38,9 +38,6 @@ void smd_group_flow_closed(struct smd_comm *comm, struct smd_flow *flow);
 /* What is lost together has been told. */
 void smd_group_settled(struct smd_comm *comm);
 
-/* Nothing of the epoch that has not begun to leave leaves any more, on that lane. */
-void smd_group_stop_flow(struct smd_epoch *epoch, unsigned i);
-
 /* LEAVE to all shards, with the reason why it has failed, if it has. */
 void smd_group_say_leave(struct smd_comm *comm);
 

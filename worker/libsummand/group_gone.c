@@ -35,12 +35,26 @@ static bool comm_has_whole_shard(const struct smd_comm *comm)
 	return false;
 }
 
-void smd_group_check_gone(struct smd_comm *comm)
+void smd_group_check_gone(struct smd_comm *comm, uint64_t last)
 {
-	if (!comm->gone.text[0] || comm_has_whole_shard(comm)) {
+	if (!comm->gone.text[0] || comm_has_whole_shard(comm) || comm->rescue_from_gone(comm, last)) {
 		return;
 	}
 	smd_group_fail(comm, -ECONNRESET, comm->gone.text);
+}
+
+/* All ranks have joined the last epoch's streams since. */
+void smd_group_forget_gone(struct smd_comm *comm)
+{
+	for (unsigned i = 0; i < comm->now->nserving; i++) {
+		if (comm->now->flows[comm->now->remotes[i]].gone) {
+			return;
+		}
+	}
+	smd_progress_lock(&comm->context->progress);
+	comm->gone = (struct smd_error){""};
+	comm->gone_ranks = (struct smd_rank_set){{0}};
+	smd_progress_unlock(&comm->context->progress);
 }
 
 /* Ranks that a shard has lost may live, and have joined another one: of one that still waits for
@@ -120,6 +134,6 @@ void smd_group_gone(struct smd_flow *flow, unsigned rank, const char *text)
 	flow->gone = true;
 	comm_add_gone(comm, rank);
 	smd_group_note_gone(comm, text);
-	smd_group_check_gone(comm);
+	smd_group_check_gone(comm, 0);
 	smd_group_weigh_gone(comm);
 }

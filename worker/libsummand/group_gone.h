@@ -16,8 +16,11 @@ void smd_group_gone(struct smd_flow *flow, unsigned rank, const char *text);
 /* A shard has said GONE: what is said if no whole one is left. */
 void smd_group_note_gone(struct smd_comm *comm, const char *text);
 
-/* Servers are lost: maybe what is left has lost a rank. */
-void smd_group_check_gone(struct smd_comm *comm);
+/* Servers are lost, `last` just now: maybe what is left has lost a rank. */
+void smd_group_check_gone(struct smd_comm *comm, uint64_t last);
+
+/* All ranks have joined the streams of the last epoch since: they are there. */
+void smd_group_forget_gone(struct smd_comm *comm);
 
 /* The group forms, and the shard has said who has joined. */
 void smd_group_note_there(struct smd_flow *flow, const struct smd_rank_set *there);

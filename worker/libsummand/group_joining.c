@@ -11,8 +11,10 @@
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_memory.h"
+#include "worker/libsummand/epoch_rescue.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_gone.h"
+#include "worker/libsummand/group_rescue_streams.h"
 #include "worker/libsummand/path_staged.h"
 
 /* Each shard compares its own place too: where ranks have servers in another order, it has another
@@ -23,7 +25,8 @@ static uint64_t table_hash_at(const struct smd_flow *flow)
 	unsigned index = (unsigned)(flow - flow->epoch->flows);
 	unsigned place = flow->serves ? flow->place : flow->epoch->nserving + index;
 
-	return hash ? smd_deal_hash_add(hash, place) : 0;
+	/* Of a rescue it is not known yet which chunks it will have. */
+	return hash && !flow->epoch->rescues ? smd_deal_hash_add(hash, place) : 0;
 }
 
 void smd_group_ask(struct smd_flow *flow)
@@ -64,7 +67,7 @@ void smd_group_check_joined(struct smd_comm *comm)
 		}
 		njoined += flow->joined && !flow->dead && !flow->gone;
 	}
-	if (njoined == 0) {
+	if (njoined == 0 && !smd_rescue_whole(comm)) {
 		return;
 	}
 	smd_progress_lock(&context->progress);
@@ -97,7 +100,9 @@ static void comm_joined(struct smd_comm *comm, struct smd_flow *flow, unsigned w
 	flow->heard = true;
 	flow->joined = true;
 	smd_progress_unlock(&context->progress);
-	if (flow->epoch == comm->candidate) {
+	if (flow->epoch->rescues) {
+		comm->rescue_changed(comm);
+	} else if (flow->epoch == comm->candidate) {
 		candidate_check_joined(flow->epoch);
 	} else if (comm->state == SMD_COMM_JOINING) {
 		smd_group_check_joined(comm);
@@ -128,7 +133,8 @@ void smd_group_late(struct smd_flow *flow, const struct smd_late *late)
 	struct smd_comm *comm = flow->comm;
 	struct smd_context *context = comm->context;
 
-	if ((comm->state == SMD_COMM_ACTIVE && flow->epoch != comm->candidate) ||
+	if ((comm->state == SMD_COMM_ACTIVE && flow->epoch != comm->candidate &&
+		    !flow->epoch->rescues) ||
 		joins_for_long(comm)) {
 		smd_log(SMD_LOG_WARN, "libsummand", "%s", late->text);
 	}
@@ -155,12 +161,23 @@ static void epoch_lose(struct smd_epoch *epoch, uint64_t targets)
 	}
 }
 
+static void comm_lose_rescues(struct smd_comm *comm, uint64_t targets)
+{
+	for (struct smd_epoch *epoch = comm->rescues; epoch; epoch = epoch->next) {
+		epoch_lose(epoch, targets);
+	}
+}
+
 /* They were there again, and are lost once more before they are in the table. */
 static void comm_lose_again(struct smd_comm *comm, uint64_t targets)
 {
 	if (comm->candidate && targets & ~comm->candidate->dead) {
 		epoch_lose(comm->candidate, targets);
 		smd_epoch_change_stands(comm, false);
+	}
+	comm_lose_rescues(comm, targets);
+	if (comm->rescue_late) {
+		comm->rescue(comm, targets);
 	}
 	smd_reach_tell(comm);
 }
@@ -184,7 +201,7 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 		check_joining(comm); /* it was drained before all of its shards had said JOINED */
 		return;
 	}
-	if (closed == UINT64_MAX) {
+	if (closed == UINT64_MAX && !smd_group_may_rescue(comm)) {
 		smd_group_fail_alone(comm);
 		return;
 	}
@@ -194,14 +211,19 @@ void smd_group_lose(struct smd_comm *comm, uint64_t targets)
 	if (comm->candidate) {
 		epoch_lose(comm->candidate, targets);
 	}
+	comm_lose_rescues(comm, targets);
 	if (comm->end != SMD_COMM_NO_END) {
 		smd_group_fail(comm, comm->err, comm->error.text);
 		return;
 	}
 	comm->pump(comm); /* what waited for their chunks (lead.h) */
 	smd_epoch_agreement_lose(comm, targets);
+	if (comm->agreement.closed == UINT64_MAX) { /* and no table has come of it */
+		comm->rescue(comm, targets);
+		return;
+	}
 	check_joining(comm);
-	smd_group_check_gone(comm);
+	smd_group_check_gone(comm, targets);
 	smd_group_weigh_gone(comm);
 }
 

@@ -6,6 +6,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch_memory.h"
 #include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/group_rescue_streams.h"
 #include "worker/libsummand/path_staged.h"
 #include "worker/libsummand/settle.h"
 
@@ -17,6 +18,7 @@ static void comm_leave(struct smd_comm *comm)
 	smd_context_forgets(context, &comm->history);
 	smd_epoch_memory_forget(comm);
 	smd_group_say_leave(comm);
+	smd_group_rescue_end(comm);
 	smd_path_staged_abandon(comm);
 	if (comm->leaving) {
 		event_free(comm->leaving);

@@ -14,6 +14,7 @@
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_gone.h"
 #include "worker/libsummand/group_joining.h"
+#include "worker/libsummand/group_rescue_streams.h"
 
 static struct smd_epoch *epoch_of(struct smd_receiver *receiver)
 {
@@ -83,15 +84,19 @@ static bool comm_leaves_draining(struct smd_flow *flow, struct smd_abort *abort)
 	struct smd_comm *comm = flow->comm;
 	uint64_t bit = 1ull << flow->target;
 
-	if (comm->state != SMD_COMM_JOINING || !(comm->context->drains & bit)) {
+	if (comm->state != SMD_COMM_JOINING || flow->epoch->rescues ||
+		!(comm->context->drains & bit)) {
 		return false;
 	}
 	if ((comm->agreement.closed | bit) == UINT64_MAX) {
 		comm_name_server(flow, abort);
-		smd_group_fail(comm, -ESHUTDOWN, abort->text);
-	} else {
-		smd_group_exclude(comm, bit);
+		smd_group_rescue_note(comm, -ESHUTDOWN, abort->text);
+		if (!smd_group_may_rescue(comm)) {
+			smd_group_fail(comm, -ESHUTDOWN, abort->text);
+			return true;
+		}
 	}
+	smd_group_exclude(comm, bit);
 	return true;
 }
 
@@ -122,6 +127,10 @@ static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 		return 0;
 	}
 	smd_remote_explain(flow->remote, abort.text, text);
+	if (flow->epoch->rescues) {
+		smd_group_rescue_ended(flow, -(int)abort.err, text);
+		return 0;
+	}
 	if (comm->state == SMD_COMM_ACTIVE) {
 		smd_group_end_by(flow, -(int)abort.err, text);
 	} else {
@@ -146,6 +155,11 @@ static int comm_take_gone(struct smd_flow *flow, const struct smd_frame *frame,
 		smd_remote_explain(flow->remote, abort.text, text);
 		smd_group_note_gone(flow->comm, text);
 		comm_lose_candidate(flow, &abort);
+	} else if (ret == 0 && flow->epoch->rescues) {
+		flow->gone = true;
+		smd_remote_explain(flow->remote, abort.text, text);
+		smd_group_note_gone(flow->comm, text);
+		smd_group_rescue_ended(flow, -ECONNRESET, text);
 	} else if (ret == 0) {
 		smd_remote_explain(flow->remote, abort.text, text);
 		smd_group_gone(flow, frame->window, text);
@@ -235,7 +249,7 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 	ret = comm_take_frame(flow, frame, payload, error);
 	if (ret == 0) {
 		smd_epoch_change_progressed(comm);
-		smd_group_check_gone(comm); /* streams that were left may have been the last whole ones */
+		smd_group_check_gone(comm, 0); /* streams that were left may have been the last whole ones */
 	}
 	return ret;
 }
@@ -251,7 +265,8 @@ static bool comm_is_owed(const struct smd_receiver *receiver, const struct smd_r
 	}
 	switch (comm->state) {
 	case SMD_COMM_JOINING:
-		return comm->asked && !flow->joined && !flow->over;
+		return comm->asked && (flow->asked || epoch == &comm->base) && !flow->joined &&
+		       !flow->over;
 	case SMD_COMM_ACTIVE:
 		return !flow->over && ((flow->asked && !flow->joined) || smd_flow_is_owed(flow));
 	case SMD_COMM_FAILED:
@@ -301,7 +316,9 @@ static void comm_on_failed(struct smd_receiver *receiver, int err, const char *t
 
 	if (comm->settling) {
 		smd_progress_lock(&comm->context->progress);
-		smd_error_add(&comm->error, text);
+		if (!strstr(comm->error.text, text)) {
+			smd_error_add(&comm->error, text);
+		}
 		smd_progress_unlock(&comm->context->progress);
 		return;
 	}
@@ -317,11 +334,13 @@ static void comm_on_lost(struct smd_receiver *receiver, uint64_t targets)
 static void comm_on_returned(struct smd_receiver *receiver)
 {
 	smd_reach_tell(comm_of(receiver));
+	comm_of(receiver)->rescue_changed(comm_of(receiver));
 }
 
 static void comm_on_drains(struct smd_receiver *receiver)
 {
 	smd_drain_consider(comm_of(receiver));
+	smd_group_rescue_drains(comm_of(receiver));
 }
 
 static void comm_on_settled(struct smd_receiver *receiver)
@@ -351,7 +370,8 @@ static bool epoch_may_rest(struct smd_receiver *receiver, const struct smd_remot
 	struct smd_flow *flow = flow_of(receiver, remote);
 	bool may;
 
-	if (comm_of(receiver)->state == SMD_COMM_FAILED || !flow || !flow->asked || flow->dead) {
+	if (comm_of(receiver)->state == SMD_COMM_FAILED || !flow || !flow->asked || flow->dead ||
+		flow->over) {
 		return true;
 	}
 	may = !flow->joined && !flow->again;

@@ -2,7 +2,14 @@
 #include "worker/libsummand/group_streams.h"
 
 #include "worker/libsummand/epoch.h"
-#include "worker/libsummand/group_failure.h"
+
+void smd_group_stop_flow(struct smd_epoch *epoch, unsigned i)
+{
+	if (epoch->flows[i].remote) {
+		smd_flow_stop(&epoch->flows[i]);
+	}
+	smd_remote_cancel(epoch->comm->context->remotes.each[i], &epoch->receiver);
+}
 
 static void stream_leave(struct smd_epoch *epoch, unsigned i)
 {

@@ -17,6 +17,9 @@ struct smd_epoch;
  */
 void smd_group_leave_before(struct smd_comm *comm, uint32_t index);
 
+/* Nothing of the epoch that has not begun to leave leaves any more, on that lane. */
+void smd_group_stop_flow(struct smd_epoch *epoch, unsigned i);
+
 /* And frees it: no rank has anything left to do there. It is not in the communicator's list. */
 void smd_group_leave_epoch(struct smd_epoch *epoch);
 

@@ -7,11 +7,13 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/context.h"
+#include "worker/libsummand/context_failure.h"
 #include "worker/libsummand/remote_pair.h"
 
 #define DELAY_LEAST_MS 250
 #define DELAY_MOST_MS  5000
 #define ATTEMPT_MS     10000
+#define HURRY_MS       900 /* who cannot go on says so within a second */
 #define STAYED_NS      (10 * SMD_SECOND_NS) /* one that was there for so long is no flickering one */
 
 static struct smd_context *context_of(const struct smd_target *target)
@@ -39,6 +41,13 @@ static void wait_for_next(struct smd_reconnection *reconnection)
 	arm(reconnection, delay);
 }
 
+static void try_now(struct smd_target *target, unsigned patience_ms)
+{
+	target->reconnection.under_way = true;
+	arm(&target->reconnection, patience_ms);
+	smd_remote_try_again(target->remotes[0], 0);
+}
+
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_target *target = arg;
@@ -57,9 +66,7 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 		smd_reconnection_missed(context_of(target), target, "it does not answer");
 		return;
 	}
-	reconnection->under_way = true;
-	arm(reconnection, ATTEMPT_MS);
-	smd_remote_try_again(target->remotes[0], 0);
+	try_now(target, ATTEMPT_MS);
 }
 
 void smd_reconnection_begin(struct smd_context *context, struct smd_target *target)
@@ -79,12 +86,62 @@ void smd_reconnection_begin(struct smd_context *context, struct smd_target *targ
 	wait_for_next(reconnection);
 }
 
+void smd_reconnection_hurry(struct smd_context *context, uint64_t targets)
+{
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		struct smd_target *target = &context->targets[t];
+		struct smd_reconnection *reconnection = &target->reconnection;
+
+		if (!(targets >> t & 1) || reconnection->hurried || !reconnection->timer ||
+			!evtimer_pending(reconnection->timer, NULL)) {
+			continue;
+		}
+		reconnection->hurried = true;
+		if (reconnection->under_way) {
+			arm(reconnection, HURRY_MS);
+		} else {
+			try_now(target, HURRY_MS);
+		}
+	}
+}
+
+bool smd_reconnection_tries(const struct smd_context *context)
+{
+	bool tries = false;
+
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		tries |= context->targets[t].reconnection.hurried;
+	}
+	return tries;
+}
+
+/* Those that were lost before the last one may be there. */
+void smd_reconnection_check_left(struct smd_context *context)
+{
+	bool left = smd_context_first(context->ntargets) & ~context->lost;
+
+	if (context->ready && !context->err && !left && !smd_reconnection_tries(context)) {
+		smd_context_fail(context, context->lost_err, context->lost_why.text);
+	}
+}
+
+static void tell_missed(struct smd_context *context)
+{
+	smd_reconnection_check_left(context);
+	for (unsigned i = 0; !context->err && i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			context->comms[i]->ops->on_returned(context->comms[i]);
+		}
+	}
+}
+
 void smd_reconnection_missed(
 	struct smd_context *context, struct smd_target *target, const char *text)
 {
 	struct smd_reconnection *reconnection = &target->reconnection;
 
 	reconnection->under_way = false;
+	reconnection->hurried = false;
 	for (unsigned s = 0; s < target->nremotes; s++) {
 		smd_remote_abandon(target->remotes[s]);
 	}
@@ -101,6 +158,7 @@ void smd_reconnection_missed(
 	}
 	if (!context->remote_owner.failed) {
 		wait_for_next(reconnection);
+		tell_missed(context);
 	}
 }
 
@@ -174,6 +232,7 @@ static void take_back(struct smd_context *context, struct smd_target *target)
 	}
 	evtimer_del(reconnection->timer);
 	reconnection->under_way = false;
+	reconnection->hurried = false;
 	reconnection->told = false;
 	reconnection->serves = false;
 	reconnection->since_ns = smd_clock_ns();

@@ -3,7 +3,7 @@
  * (specs/design/epochs.md). So is one that was added, until it is there. On the owner of the
  * progress engine, without a thread of its own.
  *
- * Attempts are 0.25 s apart, twice as long each time, at most 15 s. One that is there again must be
+ * Attempts are 0.25 s apart, twice as long each time, at most 5 s. One that is there again must be
  * of as many shards as the one before, and take chunks as large; then communicators hear of it.
  */
 #ifndef SMD_LIBSUMMAND_RECONNECTION_H
@@ -22,6 +22,7 @@ struct smd_reconnection {
 	struct event *timer; /* the next attempt, or the latest end of the one that is under way */
 	unsigned delay_ms;
 	bool under_way;
+	bool hurried;      /* somebody waits for its end, who has no other server */
 	uint64_t first_ns; /* the first attempt of one that was added */
 	bool told;         /* of a server there that cannot be used, or of one that was added and
 			      cannot be reached, */
@@ -32,6 +33,15 @@ struct smd_reconnection {
 
 /* The target is lost, and others are left. */
 void smd_reconnection_begin(struct smd_context *context, struct smd_target *target);
+
+/* Some communicator has no other left: those of them that are lost are tried at once, for 0.9 s at most. */
+void smd_reconnection_hurry(struct smd_context *context, uint64_t targets);
+
+/* Whether one is just being tried so. */
+bool smd_reconnection_tries(const struct smd_context *context);
+
+/* The context fails, if no server is left, and none is just being tried so. */
+void smd_reconnection_check_left(struct smd_context *context);
 
 /* A shard of the target that is tried again has said WELCOME; or one cannot be had. */
 void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *remote);

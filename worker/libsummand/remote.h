@@ -52,7 +52,7 @@ struct smd_receiver_ops {
 	void (*on_failed)(struct smd_receiver *receiver, int err, const char *text);
 	/* Servers were lost, and others are left: `targets` by number. Their lanes are closed. */
 	void (*on_lost)(struct smd_receiver *receiver, uint64_t targets);
-	/* A server that was lost, or whose lane has rested, is there again. */
+	/* A server that was lost, or whose lane has rested, is there again; or could not be reached. */
 	void (*on_returned)(struct smd_receiver *receiver);
 	/* A server is being drained: it is to be used no more, soon. Said again from time to time.
 	 */

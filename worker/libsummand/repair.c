@@ -219,8 +219,8 @@ int smd_repair_add(struct smd_comm *comm, const struct smd_epoch_record *record,
 	const struct smd_epoch_table same = {.dead = record->dead, .scale = comm->now->scale};
 	struct cut cut = {
 		.lost = record->lost, .nlost = record->nlost, .epoch = record->index};
-	uint64_t newly_dead = record->dead & ~comm->now->dead;
-	struct smd_epoch *epoch = smd_epoch_create(comm, record->id, &same);
+	uint64_t newly_dead = ~comm->now->dead & (*out ? UINT64_MAX : record->dead);
+	struct smd_epoch *epoch = *out ? *out : smd_epoch_create(comm, record->id, &same);
 	int ret;
 
 	if (!epoch) {

@@ -146,6 +146,25 @@ class SilentServerTest(ProgramTest):
         servers[1][0].send_signal(signal.SIGCONT)
         self.assert_ended(self.start_rank(0, 1, [servers[1][1]], "--sizes=4K", "--iters=2"), 0)
 
+    def test_the_last_one_dies_while_another_is_back(self):
+        """While one is silent nothing is agreed on, so one that is there again is in no table when the silent one ends."""
+        servers = [self.start_server() for _ in range(2)]
+        addresses = [address for _, address in servers]
+        ranks = self.start_ranks(addresses, "--sizes=4,256K", "--iters=6000", limit_s=20, transport="tcp")
+        self.end(servers[0][0])
+        for rank in ranks:
+            self.wait_until_it_says(rank, "1 of 2 reduction servers go on")
+        time.sleep(0.2)  # and ranks have agreed on that
+        servers[1][0].send_signal(signal.SIGSTOP)
+        again = self.start_program("summand-reduction-server", f"--listen={addresses[0]}", "--memory-limit=64M")
+        again.stdout.readline()
+        time.sleep(1)  # some ranks have found it by now, the others try it then
+        self.end(servers[1][0])
+        for rank in ranks:
+            err = self.wait_until_it_says(rank, f"{addresses[0]} is there and serves again; 1 of 2 reduction servers go on")
+            err += self.assert_ended(rank, 0)[1]
+            self.assertIn(f"reduction server {addresses[1]} was lost: ", err)
+
     def test_cut_link_is_half_open(self):
         for swallows in (True, False):
             with self.subTest(swallows=swallows):

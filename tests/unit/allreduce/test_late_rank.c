@@ -279,6 +279,33 @@ static void one_that_has_lost_a_server_is_not_taken_for_dead(void **state)
 	run_cut(2, 0);
 }
 
+/* Of the servers that the group was to begin with none is left when the last rank comes: those who wait have joined again,
+ * where the others are there, when the last of them went. */
+static void run_replaced(int now)
+{
+	struct pool pool;
+	struct late late = {.pool = &pool};
+	struct late_rank ranks[RANKS];
+
+	start_pool(&pool, "tcp");
+	start_others(&late, ranks, 1);
+	await_others(&late);
+	for (unsigned server = 0; server < SERVERS; server++) {
+		pool_end_server(&pool, server, now);
+		pool_restart_server(&pool, server, &enough);
+		usleep(700000); /* it is tried again after 0.25 s */
+	}
+	start(&ranks[1]);
+	end(&pool, ranks);
+}
+
+static void all_are_replaced_one_after_the_other(void **state)
+{
+	(void)state;
+	run_replaced(1);
+	run_replaced(0);
+}
+
 /* A late rank waits for one that is lost, and another is lost meanwhile. */
 static void one_begins_without_two(void **state)
 {
@@ -439,6 +466,7 @@ int main(void)
 		cmocka_unit_test(one_that_follows_begins_with_another_in_its_place),
 		cmocka_unit_test(the_one_that_leads_begins_with_another_in_its_place),
 		cmocka_unit_test(one_that_has_lost_a_server_is_not_taken_for_dead),
+		cmocka_unit_test(all_are_replaced_one_after_the_other),
 		cmocka_unit_test(one_begins_without_two),
 		cmocka_unit_test(one_that_connects_hears_that_others_run),
 		cmocka_unit_test(one_that_is_lost_while_ranks_connect_is_tried_again),

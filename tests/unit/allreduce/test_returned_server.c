@@ -404,8 +404,9 @@ static void one_lost_before_the_record_of_another_comes_back(void **state)
 
 /* ---- and then all are lost ---- */
 
-static void lose_all_when_one_was_back(struct pool_rank *rank)
+static void end_all_when_one_was_back(struct pool_rank *rank)
 {
+	struct pool *pool = rank->argument;
 	uint64_t limit = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
 	int32_t one = 1;
 
@@ -415,7 +416,7 @@ static void lose_all_when_one_was_back(struct pool_rank *rank)
 		CHECK(smd_clock_ns() < limit);
 	} while (look_at(rank->comm).index < 2 || look_at(rank->comm).without);
 	for (unsigned server = 0; server < SERVERS; server++) {
-		lose(rank->comm, server);
+		pool_end_server(pool, server, 1);
 	}
 	while (smd_allreduce(rank->comm, &one, &one, 1, SMD_INT32, SMD_SUM) == 0) {
 		CHECK(smd_clock_ns() < limit);
@@ -434,7 +435,7 @@ static void each_that_is_lost_is_named_once(void **state)
 
 	(void)state;
 	pool_start(&pool, "loopback", SERVERS, NULL);
-	pool_run(&pool, 1, "named", lose_all_when_one_was_back, NULL);
+	pool_run(&pool, 1, "named", end_all_when_one_was_back, &pool);
 	pool_stop(&pool);
 }
 

@@ -1,0 +1,208 @@
+/* Joins streams at servers that are there, where none of the table is left. */
+#include "worker/libsummand/group_rescue.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+
+#include "reduction_server/base/hash.h"
+#include "reduction_server/base/log.h"
+#include "worker/libsummand/context.h"
+#include "worker/libsummand/epoch_rescue.h"
+#include "worker/libsummand/group_epoch.h"
+#include "worker/libsummand/group_failure.h"
+#include "worker/libsummand/group_joining.h"
+#include "worker/libsummand/group_rescue_streams.h"
+
+#define GONE_MS 900u /* a rank that is gone is named within a second */
+
+/* Never 0. Of the communicator and the server alone: some ranks may not have heard the last record.
+ */
+static uint64_t make_id(const struct smd_comm *comm, unsigned target)
+{
+	uint64_t id = smd_hash(SMD_HASH_SEED, &comm->attempts, sizeof(comm->attempts));
+
+	return smd_hash(id, &target, sizeof(target)) | 1;
+}
+
+static bool comm_may_have_begun(const struct smd_comm *comm)
+{
+	return comm->state == SMD_COMM_ACTIVE || comm->joined_first;
+}
+
+static void comm_fail(struct smd_comm *comm)
+{
+	char why[SMD_ERROR_TEXT_MAX];
+
+	if (comm->rescue_gone && comm->rescues && comm->waiting_for[0]) {
+		snprintf(why, sizeof(why), "%.300s; at another reduction server: %.180s",
+			comm->gone.text, comm->waiting_for);
+		smd_group_fail(comm, -ECONNRESET, why);
+	} else if (comm->rescue_gone) {
+		smd_group_fail(comm, -ECONNRESET, comm->gone.text);
+	} else if (comm->rescue_why.text[0]) {
+		smd_group_fail(comm, comm->rescue_err, comm->rescue_why.text);
+	} else if (comm->rescues && comm->waiting_for[0]) {
+		snprintf(why, sizeof(why),
+			"none is left of those that the group had taken in; at one that is there: "
+			"%.120s",
+			comm->waiting_for);
+		smd_group_fail_lost(comm, -ECONNRESET, why);
+	} else {
+		smd_group_fail_alone(comm);
+	}
+}
+
+static void comm_on_late(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	comm_fail(arg);
+}
+
+static int comm_wait(struct smd_comm *comm, unsigned ms)
+{
+	const struct timeval patience = {ms / 1000, ms % 1000 * 1000};
+
+	smd_progress_lock(&comm->context->progress);
+	comm->waiting_for[0] = '\0';
+	smd_progress_unlock(&comm->context->progress);
+	return evtimer_add(comm->rescue_late, &patience) ? -ENOMEM : 0;
+}
+
+static int comm_begin(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+
+	smd_group_rescue_leave(comm, smd_rescue_over(comm));
+	comm->rescue_late = evtimer_new(context->progress.base, comm_on_late, comm);
+	if (!comm->rescue_late ||
+		comm_wait(comm,
+			comm->rescue_gone ? GONE_MS : 1000 * context->config.connect_timeout_s)) {
+		return -ENOMEM;
+	}
+	smd_log(SMD_LOG_INFO, "libsummand",
+		"group %s: none is left of the reduction servers that it had taken in: it goes on "
+		"with others, if some are there",
+		comm->group);
+	smd_context_wake(context);
+	return 0;
+}
+
+/* Those that are there, and were not asked yet. One that was lost since is not asked again while
+ * others stand: a record may be on its way through these that has it. */
+static uint64_t find_others(const struct smd_comm *comm)
+{
+	uint64_t others = smd_context_reach(comm->context) & comm->agreement.closed;
+	uint64_t asked = smd_rescue_asked(comm);
+
+	return others & ~(asked & ~smd_rescue_over(comm) ? asked : asked & ~smd_rescue_lost(comm));
+}
+
+/* Their lanes rest, and have been woken. */
+static bool some_rest(const struct smd_comm *comm)
+{
+	const struct smd_context *context = comm->context;
+	uint64_t there = smd_context_first(context->ntargets) & ~(context->lost | context->drains);
+
+	return there & comm->agreement.closed & ~smd_context_reach(context);
+}
+
+/* Where one cannot be asked, others may stand. */
+static void comm_ask(struct smd_comm *comm)
+{
+	uint64_t others = find_others(comm);
+
+	smd_group_rescue_leave(comm, others);
+	for (unsigned t = 0; t < comm->context->ntargets; t++) {
+		const struct smd_epoch_table table = {
+			.dead = ~(1ull << t), .scale = comm->now->scale, .rescues = true};
+
+		if (others >> t & 1) {
+			(void)smd_group_join_rescue(comm, make_id(comm, t), &table);
+		}
+	}
+}
+
+/* With one that it may begin with. */
+static bool comm_begins_again(struct smd_comm *comm)
+{
+	struct smd_context *context = comm->context;
+	uint64_t first = smd_context_initial(context) & ~context->absent;
+
+	if (comm_may_have_begun(comm) ||
+		!(smd_context_reach(context) & comm->agreement.closed & first)) {
+		return false;
+	}
+	smd_progress_lock(&context->progress);
+	comm->begins_again = true;
+	smd_progress_unlock(&context->progress);
+	smd_group_fail_alone(comm);
+	return true;
+}
+
+static void comm_go_on(struct smd_comm *comm)
+{
+	if (!comm->rescue_late || comm->state == SMD_COMM_FAILED || comm_begins_again(comm)) {
+		return;
+	}
+	if (comm_may_have_begun(comm)) {
+		comm_ask(comm);
+	}
+	if ((smd_rescue_asked(comm) & ~smd_rescue_over(comm)) == 0 &&
+		!smd_reconnection_tries(comm->context) && !some_rest(comm)) {
+		comm_fail(comm);
+	}
+}
+
+static void comm_check_whole(struct smd_comm *comm)
+{
+	if (!comm->rescue_late || !smd_rescue_whole(comm)) {
+		return;
+	}
+	if (comm->rescue_gone) { /* it is there, and may take its time */
+		comm->rescue_gone = false;
+		(void)comm_wait(comm, 1000 * comm->context->config.connect_timeout_s);
+	}
+	if (comm->agreement.closed != UINT64_MAX) { /* which comes back here */
+		smd_context_lose(
+			comm->context, ~comm->agreement.closed, "it has lost a rank that lives");
+	} else if (comm->state == SMD_COMM_JOINING) {
+		smd_group_check_joined(comm);
+	} else {
+		smd_epoch_agreement_rescued(comm);
+	}
+}
+
+void smd_group_rescue_changed(struct smd_comm *comm)
+{
+	comm_go_on(comm);
+	comm_check_whole(comm);
+}
+
+static void comm_rescue(struct smd_comm *comm, uint64_t earlier)
+{
+	if (comm->state == SMD_COMM_FAILED) {
+		return;
+	}
+	if (!comm->rescue_late && comm_begin(comm)) {
+		smd_group_fail_alone(comm);
+		return;
+	}
+	smd_reconnection_hurry(comm->context, earlier);
+	smd_group_rescue_changed(comm);
+}
+
+void smd_group_rescue(struct smd_comm *comm, uint64_t last)
+{
+	comm_rescue(comm, comm->agreement.closed & ~last);
+}
+
+bool smd_group_rescue_gone(struct smd_comm *comm, uint64_t last)
+{
+	if (!comm->rescue_late && smd_group_may_rescue(comm) && comm_may_have_begun(comm)) {
+		comm->rescue_gone = true;
+		comm_rescue(comm, comm->agreement.closed & ~last);
+	}
+	return comm->rescue_late != NULL;
+}

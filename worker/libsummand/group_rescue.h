@@ -1,0 +1,36 @@
+/*
+ * Goes on when no server of a communicator's table is left, and others are there that it has not
+ * taken in yet: started again, or added (specs/design/epochs.md). Ranks have no stream left to
+ * agree through, so each joins one at every such server that it reaches, under an id that all make
+ * of what they have agreed on before. A shard says JOINED when all ranks have come; then ranks say
+ * SEALED there, and by rank 0's record these streams are the next epoch's. What was lost is done
+ * again in them. All on the owner.
+ */
+#ifndef SMD_LIBSUMMAND_GROUP_RESCUE_H
+#define SMD_LIBSUMMAND_GROUP_RESCUE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct smd_comm;
+
+/*
+ * None of its table is left. Joins the streams; has those tried at once that were lost before
+ * the last ones, and joins more when one of these is there. It fails when none can be reached,
+ * within 0.9 s, and where not all ranks come, after the time in which groups form; or after 0.9 s,
+ * if a server has said that one has gone.
+ *
+ * A group in which no shard has said JOINED to this rank cannot have begun anywhere, but in that
+ * moment. Then it fails as soon as another server is there, and its caller joins once more, with
+ * that one (`begins_again`).
+ */
+void smd_group_rescue(struct smd_comm *comm, uint64_t last);
+
+/* Something is so of it that was not: a server is there or could not be reached, a shard has said
+ * JOINED, streams are over. */
+void smd_group_rescue_changed(struct smd_comm *comm);
+
+/* All that are left have said GONE. Whether it does so, because others are there. */
+bool smd_group_rescue_gone(struct smd_comm *comm, uint64_t last);
+
+#endif
