@@ -22,7 +22,12 @@
  *   REDUCE     only rank 0 gets results
  *   HELD       a rank knows that an operation is stable by what it is told; else as soon as it is
  *   RANK_DIES  a fault may be the end of a rank too
+ *   OTHERS     a bit for each server that is there and in no table at first: ranks go on with one of them when none of
+ *              their table is left. With JOINS the last one is among them
  */
+#ifdef BUG_RESCUE_TAKES_ON /* the same, where ranks go on with a server outside their table */
+#define BUG_TAKE_ON
+#endif
 #define RANKS 3
 #ifndef SERVERS
 #define SERVERS 2
@@ -44,7 +49,9 @@
 #ifndef EPOCHS
 #define EPOCHS 4
 #endif
-#ifdef JOINS
+#ifdef OTHERS
+#define FIRST_DEAD OTHERS
+#elif defined(JOINS)
 #define FIRST_DEAD (1 << (SERVERS - 1))
 #else
 #define FIRST_DEAD 0
@@ -80,6 +87,15 @@ byte died;            /* ranks */
 #endif
 #if defined(RANK_DIES) || defined(CUTS)
 byte gone[RANKS];     /* servers that have said GONE to it */
+#endif
+
+#ifdef OTHERS
+/* Where none of the table is left: */
+byte lost[RANKS];     /* servers that it has no lanes to any more; others that are in `closed` are there */
+byte asked[RANKS];    /* servers outside its table whose streams it joins, */
+byte whole[RANKS];    /* which all ranks have joined, */
+byte rejoined[RANKS]; /* and it has heard JOINED */
+byte on_way[RANKS];   /* servers that carry the last record to it in these streams */
 #endif
 
 /* SEALED: what a rank says is what it has, for nothing of that changes while it is sealed; and the servers that
@@ -171,11 +187,41 @@ static int candidate_lanes(int r)
 #endif
 }
 
+/* Servers that are there, and were not lost by any rank. */
+static int common(void)
+{
+#ifdef OTHERS
+	return now.alive & ~now.lost[0] & ~now.lost[1] & ~now.lost[2];
+#else
+	return now.alive & lanes(0) & lanes(1) & lanes(2);
+#endif
+}
+
 /* Some server relays between the rank and rank 0. */
 static int reaches(int r) { return now.alive & lanes(r) & lanes(0); }
 
+/* Servers outside the table through whose streams the rank and rank 0 hear each other. */
+static int rescue_lanes(int r)
+{
+#ifdef OTHERS
+	return now.alive & now.rejoined[r] & now.rejoined[0];
+#else
+	return 0;
+#endif
+}
+
+/* Servers that carry the last record to it in such streams: it may come after the server's death, when others know of that. */
+static int carriers(int r)
+{
+#ifdef OTHERS
+	return now.epoch[r] + 1 == now.nrecords ? now.on_way[r] : 0;
+#else
+	return 0;
+#endif
+}
+
 /* A record is said in the candidate's streams, too. */
-static int is_told(int r) { return reaches(r) || (now.alive & candidate_lanes(r) & lanes(0)); }
+static int is_told(int r) { return reaches(r) || (now.alive & candidate_lanes(r) & lanes(0)) || carriers(r); }
 
 /* The chunk at place k of a stream; CHUNKS: there is none. */
 static int chunk_at(int e, int s, int k)
@@ -311,6 +357,9 @@ static void close_lanes(int r, int servers)
 	if (!is_sealed(r) && now.begun[r] < now.promised[r]) {
 		now.promised[r] = now.begun[r];
 	}
+#ifdef OTHERS
+	now.lost[r] |= servers & ~now.closed[r];
+#endif
 	now.closed[r] |= servers;
 #ifdef BUG_TAKE_ON
 	for (i = r; i < STREAMS; i += RANKS) {
@@ -319,13 +368,66 @@ static void close_lanes(int r, int servers)
 #endif
 }
 
+static int all_have_said_gone(int r);
+
+/* None of its table is left that has all ranks. */
+static int in_rescue(int r)
+{
+#ifdef OTHERS
+	return works(r) && (lanes(r) == 0 || all_have_said_gone(r));
+#else
+	return 0;
+#endif
+}
+
+/* Servers outside its table that it has lanes to. */
+static int others(int r)
+{
+#ifdef OTHERS
+	return now.closed[r] & ~now.lost[r];
+#else
+	return 0;
+#endif
+}
+
+/* Those of them whose streams it is in. */
+static int asked(int r)
+{
+#ifdef OTHERS
+	return now.asked[r];
+#else
+	return 0;
+#endif
+}
+
 static int can_notice(int r, int s)
 {
-	return works(r) && !in(now.alive, s) && in(lanes(r) | candidate_lanes(r), s);
+	return works(r) && !in(now.alive, s) && in(lanes(r) | candidate_lanes(r) | (in_rescue(r) ? others(r) : asked(r)), s);
+}
+
+/* Streams outside its table, or that were so. */
+static void leave(int r, int servers)
+{
+#ifdef OTHERS
+	now.asked[r] &= ~servers;
+	now.whole[r] &= ~servers;
+	now.rejoined[r] &= ~servers;
+	now.on_way[r] &= ~servers;
+#endif
 }
 
 static void lose(int r, int s)
 {
+#ifdef OTHERS
+	now.lost[r] |= 1 << s;
+	leave(r, 1 << s);
+	if (!in(lanes(r) | candidate_lanes(r), s)) {
+#if ASKS > 0
+		now.again |= in(JOINING, s) << r; /* it refuses a table with it */
+#endif
+		return;
+	}
+#endif
 #if ASKS > 0
 	if (!in(lanes(r), s)) { /* before it is in the table */
 		now.again |= 1 << r;
@@ -339,7 +441,7 @@ static void lose(int r, int s)
 static int can_cut(int r, int s)
 {
 #ifdef CUTS
-	return now.faults && in(now.alive, s) && in(lanes(r) | candidate_lanes(r), s);
+	return now.faults && works(r) && in(now.alive, s) && in(lanes(r) | candidate_lanes(r) | others(r), s);
 #else
 	return 0;
 #endif
@@ -347,7 +449,7 @@ static int can_cut(int r, int s)
 
 static int can_hear(int r)
 {
-	return works(0) && says_sealed(r) && (r == 0 || reaches(r)) && now.heard_dead[r] != now.closed[r];
+	return works(0) && says_sealed(r) && (r == 0 || reaches(r) || rescue_lanes(r)) && now.heard_dead[r] != now.closed[r];
 }
 
 static void hear(int r)
@@ -369,18 +471,35 @@ static void be_asked(int r)
 	close_lanes(r, now.asked_dead);
 }
 
+/* The servers that the next table is without: where none of this one is left, all but one that has all ranks. ALL: there is
+ * none. */
+static int next_dead(void)
+{
+#ifdef OTHERS
+	if (now.asked_dead == ALL) {
+		return ALL & ~(now.rejoined[0] & -now.rejoined[0]);
+	}
+#endif
+	return now.asked_dead;
+}
+
 static int can_say_epoch(void)
 {
 	int missing = RANKS;
 	int r;
 
-	if (!works(0) || now.epoch[0] != now.nrecords || now.nrecords + 1 == EPOCHS || now.asked_dead == ALL ||
+	if (!works(0) || now.epoch[0] != now.nrecords || now.nrecords + 1 == EPOCHS || next_dead() == ALL ||
 		now.asked_dead == now.dead[now.nrecords]) {
 		return 0;
 	}
 	for (r = 0; r < RANKS; r++) {
 		missing -= now.heard_dead[r] == now.asked_dead;
 	}
+#ifdef BUG_RESCUE_ONE_MISSING /* nor where none of the table is left */
+	if (now.asked_dead == ALL) {
+		return missing <= 1;
+	}
+#endif
 #ifdef BUG_ONE_MISSING /* the seal of one rank is not waited for */
 	return missing <= 1;
 #else
@@ -456,10 +575,16 @@ static void add_record(int without, int rest, int f)
 	}
 	for (g = 0; g < RANKS; g++) {
 		now.heard_dead[g] = 0;
+#ifdef OTHERS /* rank 0 says it in all streams that it is in: to those that are there by now */
+		now.on_way[g] = now.asked[g] & now.asked[0] & ~(now.whole[g] ^ now.whole[0]) & now.alive;
+#endif
 	}
 	now.dead[next] = without;
 	now.first[next] = f;
 	now.nrecords = next;
+#ifdef OTHERS
+	now.asked_dead = without;
+#endif
 #if ASKS > 0
 	now.idle[next] = rest & table ? 0 : rest & ~without;
 	now.asked_dead = without;
@@ -486,8 +611,78 @@ static void say_epoch(void)
 #ifdef BUG_OWN_FIRST /* rank 0 takes its own N for F */
 	f = now.promised[0];
 #endif
-	add_record(now.asked_dead, idle_now(), f);
+	add_record(next_dead(), idle_now(), f);
 }
+
+/* ---- none of the table is left ---- */
+
+#ifdef OTHERS
+/* Each server has one group, for all records. A rank may reach it later than others do. */
+static int can_join(int r, int s)
+{
+	return in_rescue(r) && in(now.alive & others(r) & ~now.asked[r], s);
+}
+
+/* The shard forms a group of those that join, and has said JOINED when all have. Who has left one that has formed, and
+ * joins again, is in the next one. */
+static void join(int r, int s)
+{
+	int formed = 1 << s;
+	int q;
+
+	now.asked[r] |= 1 << s;
+	for (q = 0; q < RANKS; q++) {
+		formed &= now.asked[q] & ~now.whole[q];
+	}
+	for (q = 0; q < RANKS; q++) {
+		now.whole[q] |= formed;
+	}
+}
+
+/* It may have no need of it any more. */
+static int can_hear_joined(int r, int s)
+{
+	return works(r) && in(now.alive & now.whole[r] & ~now.rejoined[r], s);
+}
+
+static void hear_joined(int r, int s)
+{
+	now.rejoined[r] |= 1 << s;
+}
+
+/* As soon as a rank needs a server, and has JOINED of one, now or long since: it loses those that have said GONE, and rank 0
+ * says its last record again. */
+static void go_on(int r)
+{
+	int q;
+
+	if (!in_rescue(r) || !now.rejoined[r]) {
+		return;
+	}
+	if (now.closed[r] != ALL) {
+		close_lanes(r, ALL);
+	}
+#ifndef BUG_NOT_SAID_AGAIN /* it does not */
+	for (q = 1; q < RANKS && r == 0; q++) {
+		if (now.epoch[q] < now.nrecords) {
+			now.on_way[q] |= now.rejoined[0] & now.whole[q] & now.alive;
+		}
+	}
+#endif
+}
+
+/* With a record a rank leaves only the streams of servers that are in its table. What it has joined at others stands, though
+ * it may not need it now: it may need it later, and other ranks may need it still. */
+static void leave_by_record(int r)
+{
+	now.on_way[r] = 0;
+#ifdef BUG_ONE_GROUP /* it leaves them all, and joins them again */
+	leave(r, ALL);
+#else
+	leave(r, ALL & ~now.dead[now.epoch[r]]);
+#endif
+}
+#endif
 
 static int can_apply(int r)
 {
@@ -500,16 +695,30 @@ static void apply(int r)
 	int back = now.dead[e - 1] & ~now.dead[e];
 
 #if ASKS > 0
-	back = in(now.again, r) ? 0 : back;
+	back &= in(now.again, r) ? ~JOINING : ALL;
 	now.joined &= ~(1 << r);
 	now.answer[r] = 0;
 #endif
+#ifdef OTHERS
+	back &= ~now.lost[r];
+#endif
 	now.closed[r] = (now.closed[r] & ~back) | now.dead[e];
+#ifdef OTHERS
+	leave_by_record(r);
+#endif
 	if (!is_sealed(r)) {
 		now.promised[r] = EVER;
 	}
 #ifdef BUG_LOST_AGAIN
 	now.promised[r] = EVER;
+#endif
+}
+
+/* Which leaves what it has joined as soon as it has said a record: that is no step of its own. */
+static void applied_by_rank_0(void)
+{
+#ifdef OTHERS
+	apply(0);
 #endif
 }
 
@@ -873,6 +1082,16 @@ static void die(int r)
 #endif
 }
 
+/* And not only left it, or not been in its table yet. */
+static int has_closed(int r, int s)
+{
+#ifdef OTHERS
+	return in(now.lost[r], s);
+#else
+	return in(now.closed[r], s);
+#endif
+}
+
 /* A server says GONE to the others when a rank's lane to it has ended. */
 static int can_hear_gone(int r, int s)
 {
@@ -881,7 +1100,7 @@ static int can_hear_gone(int r, int s)
 
 	for (q = 0; q < RANKS; q++) {
 		if (q != r && works(r) && in(now.alive & lanes(r), s) && !in(now.gone[r], s) &&
-			(has_died(q) || in(now.closed[q], s))) {
+			(has_died(q) || has_closed(q, s))) {
 			return 1;
 		}
 	}
@@ -909,14 +1128,19 @@ static int all_have_said_gone(int r)
 #endif
 }
 
+/* A rank that joins another server waits for a time, in which all come that live and reach it. */
 static int can_abort(int r)
 {
+#ifdef OTHERS
+	return works(r) && (now.aborted || (in_rescue(r) && (others(r) == 0 || !common() || has_died(0) || has_died(1) || has_died(2))));
+#else
 	return works(r) && (lanes(r) == 0 || now.aborted || all_have_said_gone(r) || (r && !reaches(r) && !has_died(0)));
+#endif
 }
 
 static void give_up(int r)
 {
-	rule((now.alive & lanes(0) & lanes(1) & lanes(2)) == 0 || now.aborted || has_died(0) || has_died(1) || has_died(2), 7);
+	rule(common() == 0 || now.aborted || has_died(0) || has_died(1) || has_died(2), 7);
 	now.aborted |= 1 << r;
 }
 
@@ -1138,6 +1362,13 @@ static void each_of_both(void)
 	one_byte(&now.returned[1], &now.returned[2]);
 	one_byte(&now.heard_dead[1], &now.heard_dead[2]);
 	one_bit(&now.aborted);
+#ifdef OTHERS
+	one_byte(&now.lost[1], &now.lost[2]);
+	one_byte(&now.asked[1], &now.asked[2]);
+	one_byte(&now.whole[1], &now.whole[2]);
+	one_byte(&now.rejoined[1], &now.rejoined[2]);
+	one_byte(&now.on_way[1], &now.on_way[2]);
+#endif
 #ifdef RANK_DIES
 	one_bit(&now.died);
 #endif
@@ -1167,11 +1398,21 @@ static void each_of_both(void)
 	}
 }
 
+static void all_go_on(void)
+{
+#ifdef OTHERS
+	go_on(0);
+	go_on(1);
+	go_on(2);
+#endif
+}
+
 /* After each step: what is in between is no state of its own. */
 static void settle(void)
 {
-	while (take_eager() && !now.wrong) {
-	}
+	do {
+		all_go_on();
+	} while (take_eager() && !now.wrong);
 	forget();
 	order = swaps = 0;
 	each_of_both();
@@ -1212,7 +1453,16 @@ static void check_end(void)
 	STEP(can_notice (r, s), lose(r, s)) \
 	STEP(can_cut (r, s), now.faults--; lose(r, s)) \
 	STEP(can_hear_gone (r, s), hear_gone(r, s)) \
+	OF_RESCUE(s, r) \
 	OF_STREAM(0, s, r) OF_STREAM(1, s, r) OF_STREAM(2, s, r) OF_STREAM(3, s, r)
+
+#ifdef OTHERS
+#define OF_RESCUE(s, r) \
+	STEP(can_join (r, s), join(r, s)) \
+	STEP(can_hear_joined (r, s), hear_joined(r, s))
+#else
+#define OF_RESCUE(s, r)
+#endif
 
 #define OF_STREAM(e, s, r) \
 	STEP(to_send (e, s, r) < CHUNKS, send_part(e, s, r)) \
@@ -1288,9 +1538,9 @@ init {
 #if ASKS > 0
 	STEP(wanted (), seek(wanted()))
 	STEP(may_conclude () && is_refused (), cancel())
-	STEP(may_conclude () && !is_refused () && all_have_promised (), conclude())
+	STEP(may_conclude () && !is_refused () && all_have_promised (), conclude(); applied_by_rank_0())
 #endif
-	STEP(can_say_epoch (), say_epoch())
+	STEP(can_say_epoch (), say_epoch(); applied_by_rank_0())
 	:: c_expr { all_over () && !OPEN } -> d_step { c_code { check_end(); }; assert(wrong == 0) }; break
 	od
 }
