@@ -58,7 +58,8 @@ void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal, uint3
 	struct smd_receive_buffer *receive;
 	void *buffer;
 
-	if (ordinal >= member->advertised) {
+	if (ordinal >= member->advertised) { /* the worker counts the next one from there, too */
+		member->advertised = ordinal + 1;
 		return NULL;
 	}
 	receive = receive_buffer_of(member, ordinal);

@@ -179,6 +179,9 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 		flow->busy_ns = smd_clock_ns();
 	}
 	flow->next++;
+	if (flow->buffered < flow->next) { /* the next one that the shard advertises is not of what has gone without */
+		flow->buffered = flow->next;
+	}
 	smd_turns_send(&flow->remote->turns, &frame, &send->send);
 }
 

@@ -17,7 +17,7 @@
 #include "tests/unit/engine/bare_shard.h"
 #include "worker/summand.h"
 
-enum { CHUNK = 4096, ELEMENTS = CHUNK / 4, PLACES_MOST = 16, LANES_MOST = 4, KINDS = 64 };
+enum { CHUNK = 4096, ELEMENTS = CHUNK / 4, PLACES_MOST = 64, LANES_MOST = 4, KINDS = 64 };
 
 /* ---- a lane whose other end is played ---- */
 
@@ -242,6 +242,25 @@ static void worker_input(struct played_lane *lane, unsigned rank, uint64_t ordin
 		NULL, CHUNK, true);
 }
 
+/* Without a place, in a message. */
+static void worker_input_plain(struct played_lane *lane, unsigned rank, uint64_t ordinal, int32_t value)
+{
+	int32_t elements[ELEMENTS];
+
+	fill(elements, value);
+	say(lane,
+		(struct smd_frame){.kind = SMD_FRAME_INPUT,
+			.dtype = SMD_INT32,
+			.op = SMD_SUM,
+			.comm = 1,
+			.rank = (uint16_t)rank,
+			.chunk = ordinal,
+			.operation = ordinal,
+			.count = ELEMENTS,
+			.ordinal = ordinal},
+		elements, CHUNK, false);
+}
+
 static void assert_result(const struct played_lane *lane, int32_t value)
 {
 	for (unsigned i = 0; i < ELEMENTS; i++) {
@@ -359,6 +378,37 @@ static void a_window_s_places_are_its_rank_s_until_it_says_so(void **state)
 	bare_shard_end(&shard);
 }
 
+/* A result that leaves while ranks are asked grants an ordinal whose place is given back then: it comes without one, and the next
+ * places are of those after it. */
+static void what_is_granted_meanwhile_has_no_place(void **state)
+{
+	struct smd_frame shrunk = {.kind = SMD_FRAME_SHRUNK, .comm = 1, .ordinal = 2};
+	struct played_lane *one;
+	struct played_lane *two;
+
+	(void)state;
+	shard_make(64, 4);
+	one = worker_join(0, "group", 0);
+	two = worker_join(1, "group", 1);
+	worker_input(one, 0, 0, 1);
+	worker_input(two, 1, 0, 2);
+	for (unsigned look = 0; look < 3; look++) {
+		smd_windows_want(&shard.resources);
+		smd_windows_shrink_idle(&shard.comms);
+	}
+	worker_input(one, 0, 1, 1); /* these were on their way */
+	worker_input(two, 1, 1, 2);
+	say(one, shrunk, NULL, 0, false);
+	shrunk.rank = 1;
+	say(two, shrunk, NULL, 0, false);
+	assert_int_equal(live_places(one), 0);
+	for (uint64_t ordinal = 2; ordinal < 13; ordinal++) { /* more than there are entries for */
+		worker_input_plain(one, 0, ordinal, 1);
+		worker_input_plain(two, 1, ordinal, 2);
+	}
+	bare_shard_end(&shard);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -366,6 +416,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_given_back_is_missing),
 		cmocka_unit_test(a_place_is_its_rank_s_until_its_lane_is_closed),
 		cmocka_unit_test(a_window_s_places_are_its_rank_s_until_it_says_so),
+		cmocka_unit_test(what_is_granted_meanwhile_has_no_place),
 	};
 
 	return cmocka_run_group_tests_name("places", tests, NULL, NULL);
