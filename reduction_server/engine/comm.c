@@ -16,6 +16,7 @@
 #include "reduction_server/engine/resources.h"
 #include "reduction_server/engine/window.h"
 
+#define LACKS_MOST_S    5u /* as long as windows stay of one (window.c) */
 #define OPTIONAL_LEAVES 3 /* of a job's memory so much is kept from streams that need not be */
 
 /* ---- memory ---- */
@@ -199,6 +200,59 @@ void smd_server_comm_tell(struct smd_server_comm *comm, const struct smd_slot *s
 	}
 }
 
+/* What windows of the job have, that it needs: they give way. Where they have not so much, or too long, it is in vain. */
+static bool comm_awaits_memory(struct smd_server_comm *comm)
+{
+	const struct smd_buffer_pool *pool = &comm->resources->pool;
+	size_t most = comm->resources->job_buffers;
+	size_t free = pool->total - pool->reserved;
+	size_t own = most > comm->job->reserved ? most - comm->job->reserved : 0;
+	size_t room = own < free ? own : free;
+	size_t needs = smd_window_buffers(comm, 1);
+	uint64_t now_ns = smd_clock_ns();
+
+	comm->lacks_ns = comm->lacks_ns ? comm->lacks_ns : now_ns;
+	if (now_ns - comm->lacks_ns > LACKS_MOST_S * SMD_SECOND_NS || needs <= room ||
+		!smd_windows_yield(comm, needs - room)) {
+		return false;
+	}
+	smd_windows_shrink_now(comm);
+	comm->comms->lacks(comm->comms->owner);
+	return true;
+}
+
+static bool job_lacks_memory(const struct smd_server_comm *comm)
+{
+	const struct smd_server_comm *one;
+
+	if (comm->job->yields_until_ns == 0) {
+		return false;
+	}
+	TAILQ_FOREACH (one, &comm->comms->list, link) {
+		if (one->job == comm->job && smd_server_comm_lacks_memory(one)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+bool smd_server_comms_retry(struct smd_comms *comms)
+{
+	struct smd_server_comm *comm = TAILQ_FIRST(&comms->list);
+	bool lacks = false;
+
+	while (comm) {
+		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
+
+		if (smd_server_comm_lacks_memory(comm)) {
+			smd_server_comm_activate(comm); /* may end it */
+			lacks |= smd_server_comm_lacks_memory(comm);
+		}
+		comm = next;
+	}
+	return lacks;
+}
+
 void smd_server_comm_activate(struct smd_server_comm *comm)
 {
 	struct smd_error error = {""};
@@ -210,13 +264,17 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 		smd_server_comm_abandon(comm);
 		return;
 	}
+	if (ret == -ENOSPC && comm_awaits_memory(comm)) {
+		return;
+	}
 	if (ret) {
 		smd_server_comm_abort(comm, -ret, error.text);
 		return;
 	}
 	comm->state = SMD_SERVER_COMM_ACTIVE;
 	comm->since_ns = smd_clock_ns();
-	if (comm->optional) {
+	comm->lacks_ns = 0;
+	if (!job_lacks_memory(comm)) {
 		comm->job->yields_until_ns = 0; /* what windows gave way to is there */
 	}
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
@@ -290,6 +348,7 @@ static void comm_detach(struct smd_member *member)
 
 	comm->members[member->rank] = NULL;
 	comm->attached--;
+	comm->lacks_ns = 0;
 	comm->asking -= member->asked != 0;
 	member->asked = 0;
 	if (--member->peer->in_groups == 0) {

@@ -84,6 +84,7 @@ struct smd_server_comm {
 	unsigned attached;           /* members that are not NULL */
 	bool retired;                /* waits for the reaper */
 	uint64_t since_ns;           /* when it began to form, and then to work */
+	uint64_t lacks_ns;           /* all ranks have joined, and windows are to give way: since then */
 	uint64_t told_ns;            /* when a late rank was last named */
 	uint64_t warned_ns;          /* and while it forms, the log at the level of warnings */
 	bool told_twice;             /* that a rank wanted to join again */
@@ -114,6 +115,8 @@ struct smd_comms {
 	struct smd_resources *resources;
 	struct smd_jobs jobs;
 	bool draining; /* none is formed any more */
+	/* Some communicator waits for memory: smd_server_comms_retry() is to be called soon. */
+	void (*lacks)(void *owner);
 	/* It has no members and no busy slots any longer: takes it off the list, to be freed when
 	 * no caller looks at it any more. */
 	void (*retire)(void *owner, struct smd_server_comm *comm);
@@ -124,8 +127,18 @@ struct smd_comms {
 int smd_server_comm_create(struct smd_comms *comms, const char *name, const char *job,
 	const struct smd_join *join, struct smd_server_comm **out, struct smd_error *error);
 
-/* All ranks are there: it gets its memory and begins, or ends because there is none. */
+/* All ranks are there: it gets its memory and begins; or waits for what windows of its job have; or ends because there is
+ * none. */
 void smd_server_comm_activate(struct smd_server_comm *comm);
+
+/* It waits so. */
+static inline bool smd_server_comm_lacks_memory(const struct smd_server_comm *comm)
+{
+	return comm->state == SMD_SERVER_COMM_FORMING && comm->attached == comm->nranks;
+}
+
+/* Whether some do still. */
+bool smd_server_comms_retry(struct smd_comms *comms);
 
 /* -ENOSPC, with a text. */
 int smd_server_comm_no_slot(const char *name, unsigned nranks, const struct smd_buffer_pool *pool,

@@ -104,7 +104,7 @@ static int join_twice(
 		comm->name, member->rank, smd_peer_replica(comm->members[member->rank]),
 		smd_peer_replica(member), join_hint(comm->job->name));
 
-	if (comm->state == SMD_SERVER_COMM_FORMING) {
+	if (comm->state == SMD_SERVER_COMM_FORMING && !smd_server_comm_lacks_memory(comm)) {
 		smd_server_comm_abort(comm, -ret, error->text);
 	} else if (comm->job->name[0] == '\0' && !comm->told_twice) {
 		comm->told_twice = true;
@@ -127,7 +127,7 @@ static int join_find(struct smd_comms *comms, const char *job, const struct smd_
 		if (member->rank < comm->nranks && comm->members[member->rank]) {
 			return join_twice(comm, member, error);
 		}
-		if (comm->state == SMD_SERVER_COMM_FORMING) {
+		if (comm->state == SMD_SERVER_COMM_FORMING && !smd_server_comm_lacks_memory(comm)) {
 			*out = comm;
 		}
 	}

@@ -20,6 +20,7 @@
  * others run.
  */
 #define SPIN_NS        50000u
+#define RETRY_US       10000 /* until windows have given way */
 #define POLL_LANES_MAX 8  /* to ask the loop about more lanes is cheaper than to poll each */
 #define POLLS_PER_TURN 16 /* the loop knows of other things, too */
 
@@ -238,6 +239,27 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 	shard_publish(shard, now);
 }
 
+static void shard_lacks(void *owner)
+{
+	static const struct timeval soon = {0, RETRY_US};
+	struct smd_shard *shard = owner;
+
+	if (!evtimer_pending(shard->retry, NULL)) {
+		evtimer_add(shard->retry, &soon);
+	}
+}
+
+static void shard_on_retry(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_shard *shard = arg;
+
+	(void)fd;
+	(void)what;
+	if (smd_server_comms_retry(&shard->comms)) {
+		shard_lacks(shard);
+	}
+}
+
 /* ---- the thread ---- */
 
 /* Those that were stopped before they had ended. Their ranks hear why. */
@@ -369,7 +391,8 @@ static int shard_create_events(struct smd_shard *shard)
 	}
 	shard->janitor = event_new(shard->base, -1, EV_PERSIST, shard_on_janitor, shard);
 	shard->reaper = event_new(shard->base, -1, EV_PERSIST, shard_on_reap, shard);
-	if (!shard->janitor || !shard->reaper || event_add(shard->janitor, &period) != 0) {
+	shard->retry = evtimer_new(shard->base, shard_on_retry, shard);
+	if (!shard->janitor || !shard->reaper || !shard->retry || event_add(shard->janitor, &period) != 0) {
 		return -ENOMEM;
 	}
 	return smd_wakeup_create(&shard->inbox.wakeup, shard->base, shard_on_inbox, shard);
@@ -377,7 +400,7 @@ static int shard_create_events(struct smd_shard *shard)
 
 static void shard_destroy_events(struct smd_shard *shard)
 {
-	struct event *events[] = {shard->janitor, shard->reaper};
+	struct event *events[] = {shard->janitor, shard->reaper, shard->retry};
 
 	smd_wakeup_destroy(&shard->inbox.wakeup);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {
@@ -412,6 +435,7 @@ int smd_shard_start(
 	TAILQ_INIT(&shard->comms.list);
 	shard->comms.resources = &shard->resources;
 	shard->comms.retire = shard_retire;
+	shard->comms.lacks = shard_lacks;
 	shard->comms.owner = shard;
 	TAILQ_INIT(&shard->gone);
 	STAILQ_INIT(&shard->inbox.arrivals);

@@ -71,6 +71,7 @@ struct smd_shard {
 	struct event_base *base;
 	struct event *janitor; /* once a second or more often: late ranks, silent workers */
 	struct event *reaper;  /* some communicators are gone */
+	struct event *retry;   /* some wait for memory */
 	pthread_t thread;
 	struct smd_resources resources;
 	uint8_t *sink; /* where discarded payloads go */

@@ -22,7 +22,7 @@ void smd_windows_want(struct smd_resources *resources)
 	resources->short_looks = SHORT_LOOKS;
 }
 
-void smd_windows_yield(const struct smd_server_comm *comm, size_t more)
+bool smd_windows_yield(const struct smd_server_comm *comm, size_t more)
 {
 	size_t granted = 0;
 	const struct smd_server_comm *one;
@@ -33,9 +33,11 @@ void smd_windows_yield(const struct smd_server_comm *comm, size_t more)
 			granted += smd_window_buffers(one, one->reserved_window - 1);
 		}
 	}
-	if (granted >= more) {
-		comm->job->yields_until_ns = smd_clock_ns() + YIELD_NS;
+	if (granted < more) {
+		return false;
 	}
+	comm->job->yields_until_ns = smd_clock_ns() + YIELD_NS;
+	return true;
 }
 
 static bool window_yields(const struct smd_server_job *job)
@@ -124,10 +126,15 @@ void smd_window_settle(struct smd_server_comm *comm)
 /* ---- idle ones ---- */
 
 /* All results have left, so nothing that grants more is on its way before SHRINK. */
-static bool window_is_idle(const struct smd_server_comm *comm)
+static bool window_rests(const struct smd_server_comm *comm)
 {
 	return comm->state == SMD_SERVER_COMM_ACTIVE && comm->attached == comm->nranks &&
-	       comm->busy_slots == 0 && comm->looked_at == comm->done;
+	       comm->busy_slots == 0;
+}
+
+static bool window_is_idle(const struct smd_server_comm *comm)
+{
+	return window_rests(comm) && comm->looked_at == comm->done;
 }
 
 static void window_ask(struct smd_server_comm *comm)
@@ -154,6 +161,29 @@ void smd_windows_shrink_idle(struct smd_comms *comms)
 			window_ask(comm);
 		}
 		comm->looked_at = comm->done;
+	}
+}
+
+/* Cards write into its buffers: what it is granted while it is asked would have none. */
+static bool window_has_places(const struct smd_server_comm *comm)
+{
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (smd_lane_can_advertise(comm->members[r]->lane)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+void smd_windows_shrink_now(const struct smd_server_comm *comm)
+{
+	struct smd_server_comm *one;
+
+	TAILQ_FOREACH (one, &comm->comms->list, link) {
+		if (one->job == comm->job && one->reserved_window > 1 && one->shrinking == 0 &&
+			window_rests(one) && !window_has_places(one)) {
+			window_ask(one);
+		}
 	}
 }
 

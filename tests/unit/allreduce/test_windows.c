@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/engine/job.h"
 #include "reduction_server/transport/heartbeat.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
@@ -101,6 +102,42 @@ static void windows_go_to_who_works(void **state)
 	}
 	smd_comm_destroy(one);
 	smd_comm_destroy(two);
+	smd_context_destroy(context);
+	pool_stop(&pool);
+}
+
+/* What has to be joined waits until they have given way, as for what is done again after a loss; and not where none can. */
+static void what_must_be_joined_gets_what_windows_have(void **state)
+{
+	struct smd_context_options here = {.replica = "alone",
+		.job = "test",
+		.connect_timeout_s = 60,
+		.progress = SMD_PROGRESS_POLL};
+	smd_comm *comms[SMD_JOB_MOST(BUFFERS) / 2]; /* a slot and its result for each */
+	const size_t ncomms = sizeof(comms) / sizeof(*comms);
+	smd_context *context;
+	smd_comm *more;
+
+	start(*state);
+	here.servers = pool.list;
+	here.transport = pool.transport;
+	assert_int_equal(smd_context_create(&here, &context), 0);
+	for (size_t i = 0; i < ncomms; i++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "group-%zu", i);
+		assert_int_equal(smd_comm_create(context, name, 1, 0, &comms[i]), 0);
+		if (i == 0) {
+			work_until(comms[0], WINDOW);
+		}
+		work_once(comms[i]);
+	}
+	work_once(comms[0]);
+	assert_int_equal(window_of(comms[0]), 1);
+	assert_int_equal(smd_comm_create(context, "one-more", 1, 0, &more), -ENOSPC);
+	for (size_t i = 0; i < ncomms; i++) {
+		smd_comm_destroy(comms[i]);
+	}
 	smd_context_destroy(context);
 	pool_stop(&pool);
 }
@@ -264,6 +301,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		OVER(windows_go_to_who_works, "loopback"),
 		OVER(windows_go_to_who_works, "tcp"),
+		OVER(what_must_be_joined_gets_what_windows_have, "loopback"),
+		OVER(what_must_be_joined_gets_what_windows_have, "tcp"),
 		OVER(the_answer_is_waited_for, "tcp"),
 		OVER(what_a_result_grants_meanwhile_stays, "tcp"),
 		OVER(who_gives_nothing_back_keeps_it, "tcp"),

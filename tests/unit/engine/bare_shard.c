@@ -20,6 +20,12 @@ static void shard_keep(void *owner, struct smd_server_comm *comm)
 	TAILQ_INSERT_TAIL(&shard->gone, comm, link);
 }
 
+/* What waits for memory is tried again by nobody. */
+static void shard_ignores(void *owner)
+{
+	(void)owner;
+}
+
 void bare_shard_make(struct smd_shard *shard, size_t buffers, uint32_t chunk_bytes, unsigned window)
 {
 	memset(shard, 0, sizeof(*shard));
@@ -40,6 +46,7 @@ void bare_shard_make(struct smd_shard *shard, size_t buffers, uint32_t chunk_byt
 	TAILQ_INIT(&shard->comms.list);
 	shard->comms.resources = &shard->resources;
 	shard->comms.retire = shard_keep;
+	shard->comms.lacks = shard_ignores;
 	shard->comms.owner = shard;
 }
 
