@@ -149,12 +149,24 @@ static bool all_have_begun(void)
 	return begun_all;
 }
 
+/* Who calls nothing for a while does not come in time to a server that is in no table, where others do not expect that. */
+static bool all_are_alike(void)
+{
+	for (int r = 1; r < world.plan.nranks; r++) {
+		if (world.plan.poll[r] != world.plan.poll[0]) {
+			return false;
+		}
+	}
+	return true;
+}
+
 /* A rank whose lanes are cut is taken for dead where no table has another server, if it is not soon at one: it may call
  * nothing just then, or the group that it joins may not have begun. */
 static bool find_none_stays(const struct planned_fault *fault)
 {
-	bool comes = fault->kind != LANES_CUT ||
-		     (!world.plan.poll[fault->rank] && all_have_begun());
+	bool comes = all_are_alike() &&
+		     (fault->kind != LANES_CUT ||
+			     (!world.plan.poll[fault->rank] && all_have_begun()));
 
 	return !some_server_stays(comes ? all_may_go_on : all_have);
 }

@@ -23,7 +23,7 @@
 #define CONNECT_NS (30 * SMD_SECOND_NS) /* and any other rank; or a group a rank of its own */
 #define TRY_NS     (5 * SMD_SECOND_NS) /* a lost server is tried again so late at most, */
 #define ATTEMPT_NS (10 * SMD_SECOND_NS) /* for so long */
-#define HURRY_NS   (900 * MS_NS) /* servers that were lost before the last one, or the last rank, are tried once more */
+#define HURRY_NS   (700 * MS_NS) /* servers that were lost before the last one, or the last rank, are tried once more */
 #define REFUSED_NS (60 * SMD_SECOND_NS) /* a table is asked for again so late at most */
 
 static uint64_t busy_until_ns[RANKS_MAX];

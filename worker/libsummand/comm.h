@@ -64,6 +64,7 @@ struct smd_comm {
 					left of (group_rescue.h) */
 	struct event *rescue_late;   /* these are not waited for any longer; NULL: nothing is */
 	bool rescue_gone;            /* because all that are left have lost a rank, which may have died */
+	bool rescue_whole;           /* all ranks have come to some server */
 	struct smd_error rescue_why; /* what is said if it cannot go on, where a server has said that; "": it has not, */
 	int rescue_err;              /* and -errno */
 	struct smd_context *context;

@@ -14,7 +14,7 @@
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_rescue_streams.h"
 
-#define GONE_MS 900u /* a rank that is gone is named within a second */
+#define COME_MS 700u /* who cannot go on says so within a second */
 
 /* Never 0. Of the communicator and the server alone: some ranks may not have heard the last record.
  */
@@ -48,6 +48,12 @@ static void comm_fail(struct smd_comm *comm)
 			"%.120s",
 			comm->waiting_for);
 		smd_group_fail_lost(comm, -ECONNRESET, why);
+	} else if (comm->rescues) {
+		snprintf(why, sizeof(why),
+			"none is left of those that the group had taken in, and not all ranks reach "
+			"%.120s",
+			comm->context->targets[__builtin_ctzll(smd_rescue_asked(comm))].address);
+		smd_group_fail_lost(comm, -ECONNRESET, why);
 	} else {
 		smd_group_fail_alone(comm);
 	}
@@ -70,6 +76,31 @@ static int comm_wait(struct smd_comm *comm, unsigned ms)
 	return evtimer_add(comm->rescue_late, &patience) ? -ENOMEM : 0;
 }
 
+static bool some_were_silent(const struct smd_context *context)
+{
+	for (unsigned t = 0; t < context->ntargets; t++) {
+		if (context->targets[t].lost && context->targets[t].silent) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* All ranks see at once that a server has ended, and may take as long again to find that one is silent. They may call
+ * nothing for a while where they are in poll mode, as this one. */
+static unsigned find_patience_ms(const struct smd_comm *comm)
+{
+	const struct smd_config *config = &comm->context->config;
+
+	if (comm->rescue_gone) {
+		return COME_MS;
+	}
+	if (config->poll) {
+		return 1000 * config->connect_timeout_s;
+	}
+	return some_were_silent(comm->context) ? config->heartbeat_ms + COME_MS : COME_MS;
+}
+
 static int comm_begin(struct smd_comm *comm)
 {
 	struct smd_context *context = comm->context;
@@ -77,8 +108,7 @@ static int comm_begin(struct smd_comm *comm)
 	smd_group_rescue_leave(comm, smd_rescue_over(comm));
 	comm->rescue_late = evtimer_new(context->progress.base, comm_on_late, comm);
 	if (!comm->rescue_late ||
-		comm_wait(comm,
-			comm->rescue_gone ? GONE_MS : 1000 * context->config.connect_timeout_s)) {
+		comm_wait(comm, find_patience_ms(comm))) {
 		return -ENOMEM;
 	}
 	smd_log(SMD_LOG_INFO, "libsummand",
@@ -160,7 +190,8 @@ static void comm_check_whole(struct smd_comm *comm)
 	if (!comm->rescue_late || !smd_rescue_whole(comm)) {
 		return;
 	}
-	if (comm->rescue_gone) { /* it is there, and may take its time */
+	if (!comm->rescue_whole) { /* all are there, and may take their time */
+		comm->rescue_whole = true;
 		comm->rescue_gone = false;
 		(void)comm_wait(comm, 1000 * comm->context->config.connect_timeout_s);
 	}

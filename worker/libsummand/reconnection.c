@@ -13,7 +13,7 @@
 #define DELAY_LEAST_MS 250
 #define DELAY_MOST_MS  5000
 #define ATTEMPT_MS     10000
-#define HURRY_MS       900 /* who cannot go on says so within a second */
+#define HURRY_MS       700 /* who cannot go on says so within a second */
 #define STAYED_NS      (10 * SMD_SECOND_NS) /* one that was there for so long is no flickering one */
 
 static struct smd_context *context_of(const struct smd_target *target)
@@ -240,6 +240,7 @@ static void take_back(struct smd_context *context, struct smd_target *target)
 		target->remotes[s]->tries = 0; /* the next time each begins at its own address */
 	}
 	target->lost = false;
+	target->silent = false;
 	context->lost &= ~(1ull << (target - context->targets));
 	smd_log(SMD_LOG_INFO, "libsummand", "reduction server %s is there again", target->address);
 	smd_remotes_tell_mixed(&context->remotes); /* its lanes may go another way than before */

@@ -120,6 +120,7 @@ struct smd_target {
 	struct smd_lookup *lookup;    /* NULL: none is under way */
 	unsigned nremotes;            /* 1 until shard 0 has said WELCOME */
 	bool lost;                    /* told to the owner */
+	bool silent; /* when it was lost */
 	bool known;                   /* its shards are in the list of all remotes */
 	bool left;                    /* it was not lost, but drained */
 	char why[SMD_ERROR_TEXT_MAX]; /* it was lost the last time */

@@ -97,6 +97,7 @@ static unsigned remote_look(struct smd_looked_at *watched)
 		break;
 	case SMD_HEARTBEAT_SILENT:
 		smd_remote_drop_lane(remote);
+		remote->target->silent = true;
 		snprintf(text, sizeof(text), "was lost: it has been silent for %s",
 			smd_heartbeat_text(limit_ms, limit));
 		smd_remote_fail(remote, -ECONNRESET, text);

@@ -24,12 +24,13 @@
 #include "tests/unit/cuda/card.h"
 #include "worker/libsummand/comm.h"
 
-enum { RANKS = 3, COMMS = 2, LARGE = 60000, PATIENCE_S = 60 };
+enum { RANKS = 3, COMMS_MAX = 70, LARGE = 60000, PATIENCE_S = 60 };
 enum { STAYS, BACK }; /* the last server of the table, and the one that is there again */
 
 static bool over_card;
 
-static const struct smd_server_config enough = {.memory_bytes = 256u << 20, .shards = 2};
+static const struct smd_server_config enough = {
+	.memory_bytes = 256u << 20, .chunk_bytes = 64 << 10, .shards = 2};
 
 /* What happens to STAYS, while BACK is there and in no table. */
 enum fate { ENDS, IS_LOST_BY_ONE, IS_LOST_BY_ALL, BOTH_END };
@@ -37,6 +38,7 @@ enum fate { ENDS, IS_LOST_BY_ONE, IS_LOST_BY_ALL, BOTH_END };
 struct story {
 	struct pool *pool;
 	enum fate fate;
+	int ncomms;
 	pthread_barrier_t ready; /* all ranks reach BACK */
 	atomic_bool over;
 };
@@ -124,19 +126,25 @@ static bool goes_on(struct smd_comm *comm, int rank, bool mine)
 }
 
 /* BACK is lost, and there again, and no table takes it in. */
-static void prepare(struct pool_rank *rank, smd_comm *comms[COMMS], float *buffer)
+static void prepare(struct pool_rank *rank, smd_comm *comms[COMMS_MAX], float *buffer)
 {
+	const struct story *story = rank->argument;
 	uint64_t end_ns = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
 	int32_t all;
 
 	comms[0] = rank->comm;
-	CHECK(smd_comm_create(rank->context, "other", RANKS, rank->rank, &comms[1]) == 0);
-	for (int c = 0; c < COMMS; c++) {
+	for (int c = 1; c < story->ncomms; c++) {
+		char name[16];
+
+		snprintf(name, sizeof(name), "other-%d", c);
+		CHECK(smd_comm_create(rank->context, name, RANKS, rank->rank, &comms[c]) == 0);
+	}
+	for (int c = 0; c < story->ncomms; c++) {
 		CHECK(reduce_and_check(comms[c], rank->rank, c, buffer) == 0);
 		(void)do_on_owner(comms[c], 0, rank->rank == 0 ? HOLDS : LEAVES_IT);
 	}
 	(void)do_on_owner(rank->comm, 1u << BACK, LEAVES_IT);
-	for (int c = 0; c < COMMS; c++) {
+	for (int c = 0; c < story->ncomms; c++) {
 		do { /* all see it at the same operation */
 			all = do_on_owner(comms[c], 0, LEAVES_IT).without >> BACK & 1;
 			CHECK(smd_allreduce(comms[c], &all, &all, 1, SMD_INT32, SMD_MIN) == 0);
@@ -149,14 +157,21 @@ static void prepare(struct pool_rank *rank, smd_comm *comms[COMMS], float *buffe
 	}
 }
 
-static void go_on(struct pool_rank *rank, smd_comm *comms[COMMS], float *buffer)
+/* Many communicators lack the memory for that. */
+static bool some_lack(smd_comm *comms[COMMS_MAX])
+{
+	return do_on_owner(comms[0], 0, LEAVES_IT).without ||
+	       do_on_owner(comms[1], 0, LEAVES_IT).without;
+}
+
+static void go_on(struct pool_rank *rank, smd_comm *comms[COMMS_MAX], float *buffer)
 {
 	const struct story *story = rank->argument;
 	uint64_t end_ns = smd_clock_ns() + PATIENCE_S * SMD_SECOND_NS;
 	bool more = true;
 
 	for (int k = 0; more; k++) {
-		for (int c = 0; c < COMMS; c++) {
+		for (int c = 0; c < story->ncomms; c++) {
 			CHECK(reduce_and_check(comms[c], rank->rank, k, buffer) == 0);
 			if (atomic_load(&story->over)) {
 				(void)do_on_owner(comms[c], 0, RELEASES);
@@ -164,8 +179,7 @@ static void go_on(struct pool_rank *rank, smd_comm *comms[COMMS], float *buffer)
 		}
 		CHECK(smd_clock_ns() < end_ns);
 		more = goes_on(rank->comm, rank->rank,
-			!atomic_load(&story->over) || do_on_owner(comms[0], 0, LEAVES_IT).without ||
-				do_on_owner(comms[1], 0, LEAVES_IT).without);
+			!atomic_load(&story->over) || (story->ncomms == 2 && some_lack(comms)));
 	}
 }
 
@@ -175,7 +189,7 @@ static void run_operations(struct pool_rank *rank)
 	bool loses =
 		story->fate == IS_LOST_BY_ALL || (story->fate == IS_LOST_BY_ONE && rank->rank == 1);
 	float *buffer = malloc((size_t)2 * LARGE * sizeof(*buffer));
-	smd_comm *comms[COMMS];
+	smd_comm *comms[COMMS_MAX];
 
 	prepare(rank, comms, buffer);
 	pthread_barrier_wait(&story->ready);
@@ -190,7 +204,9 @@ static void run_operations(struct pool_rank *rank)
 	} else {
 		go_on(rank, comms, buffer);
 	}
-	smd_comm_destroy(comms[1]);
+	for (int c = 1; c < story->ncomms; c++) {
+		smd_comm_destroy(comms[c]);
+	}
 	free(buffer);
 }
 
@@ -216,10 +232,10 @@ static void *have_it_so(void *arg)
 	return NULL;
 }
 
-static void run(const char *transport, enum fate fate)
+static void run(const char *transport, enum fate fate, int ncomms)
 {
 	const struct smd_server_config configs[] = {enough, enough};
-	struct story story = {.fate = fate};
+	struct story story = {.fate = fate, .ncomms = ncomms};
 	struct pool pool;
 	unsigned before = capture_count("none is left of the reduction servers");
 	pthread_t thread;
@@ -240,28 +256,35 @@ static void run(const char *transport, enum fate fate)
 static void the_last_one_ends(void **state)
 {
 	(void)state;
-	run("tcp", ENDS);
-	run("loopback", ENDS);
+	run("tcp", ENDS, 2);
+	run("loopback", ENDS, 2);
 }
 
 /* The others hear GONE of it, and join it at the server that is there. */
 static void one_rank_loses_the_last_one(void **state)
 {
 	(void)state;
-	run("tcp", IS_LOST_BY_ONE);
+	run("tcp", IS_LOST_BY_ONE, 2);
 }
 
 static void all_ranks_lose_the_last_one(void **state)
 {
 	(void)state;
-	run("tcp", IS_LOST_BY_ALL);
+	run("tcp", IS_LOST_BY_ALL, 2);
+}
+
+/* More than groups may form at once on a lane (join.h). */
+static void many_communicators_lose_the_last_one(void **state)
+{
+	(void)state;
+	run("tcp", IS_LOST_BY_ALL, COMMS_MAX);
 }
 
 /* Then there is none, and what ends the communicators names both. */
 static void the_one_that_is_there_ends_too(void **state)
 {
 	(void)state;
-	run("tcp", BOTH_END);
+	run("tcp", BOTH_END, 2);
 }
 
 int main(int argc, char **argv)
@@ -270,6 +293,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(the_last_one_ends),
 		cmocka_unit_test(one_rank_loses_the_last_one),
 		cmocka_unit_test(all_ranks_lose_the_last_one),
+		cmocka_unit_test(many_communicators_lose_the_last_one),
 		cmocka_unit_test(the_one_that_is_there_ends_too),
 	};
 	int ret;
