@@ -210,8 +210,13 @@ static bool comm_awaits_memory(struct smd_server_comm *comm)
 	size_t room = own < free ? own : free;
 	size_t needs = smd_window_buffers(comm, 1);
 	uint64_t now_ns = smd_clock_ns();
+	char text[SMD_ERROR_TEXT_MAX];
 
-	comm->lacks_ns = comm->lacks_ns ? comm->lacks_ns : now_ns;
+	if (comm->lacks_ns == 0) { /* its ranks know then that all are there */
+		snprintf(text, sizeof(text), "group %.100s: waits for memory", comm->name);
+		smd_server_comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
+		comm->lacks_ns = now_ns;
+	}
 	if (now_ns - comm->lacks_ns > LACKS_MOST_S * SMD_SECOND_NS || needs <= room ||
 		!smd_windows_yield(comm, needs - room)) {
 		return false;
@@ -273,10 +278,10 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 	}
 	comm->state = SMD_SERVER_COMM_ACTIVE;
 	comm->since_ns = smd_clock_ns();
-	comm->lacks_ns = 0;
-	if (!job_lacks_memory(comm)) {
+	if ((comm->optional || comm->lacks_ns) && !job_lacks_memory(comm)) {
 		comm->job->yields_until_ns = 0; /* what windows gave way to is there */
 	}
+	comm->lacks_ns = 0;
 	comm->limit = comm->window; /* the sure slot; more comes with results, to those who work */
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		attempts = smd_hash(

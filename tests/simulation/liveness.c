@@ -299,7 +299,7 @@ void liveness_disturbed(const struct planned_fault *fault)
 {
 	note_wait();
 	settled_ns = longer(settled_ns, virtual_now_ns() + find_detection(fault)) + find_change() +
-		     (world.none_stays || some_are_out() ? HURRY_NS : 0);
+		     (world.none_stays || some_are_out() || fault->kind == RANK_KILLED ? HURRY_NS : 0);
 	expect();
 }
 

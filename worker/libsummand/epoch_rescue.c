@@ -49,6 +49,22 @@ uint64_t smd_rescue_lost(const struct smd_comm *comm)
 	return lost;
 }
 
+uint64_t smd_rescue_lost_early(const struct smd_comm *comm)
+{
+	uint64_t lost = smd_rescue_lost(comm);
+	uint64_t joined = 0;
+
+	for (const struct smd_epoch *rescue = comm->rescues; rescue; rescue = rescue->next) {
+		bool all = true;
+
+		for (unsigned i = 0; i < rescue->nserving; i++) {
+			all &= rescue->flows[rescue->remotes[i]].joined;
+		}
+		joined |= all ? ~rescue->dead : 0;
+	}
+	return lost & ~joined;
+}
+
 uint64_t smd_rescue_over(const struct smd_comm *comm)
 {
 	uint64_t over = smd_rescue_lost(comm);

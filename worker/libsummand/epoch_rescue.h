@@ -20,6 +20,9 @@ const struct smd_epoch *smd_rescue_whole(const struct smd_comm *comm);
 uint64_t smd_rescue_lost(const struct smd_comm *comm);
 uint64_t smd_rescue_over(const struct smd_comm *comm);
 
+/* Those that it has lost before they had all ranks. */
+uint64_t smd_rescue_lost_early(const struct smd_comm *comm);
+
 /* The one of that id; NULL: it is none of them. */
 const struct smd_epoch *smd_rescue_find(const struct smd_comm *comm, uint64_t id);
 

@@ -41,7 +41,8 @@ void smd_flow_grant(struct smd_flow *flow, unsigned window)
 
 void smd_flow_shrink(struct smd_flow *flow)
 {
-	uint64_t limit = flow->next > flow->done ? flow->next : flow->done + 1;
+	uint64_t next = flow->next + (flow->buffered > flow->next); /* a result on its way may grant it, and no place for it */
+	uint64_t limit = next > flow->done ? next : flow->done + 1;
 
 	/* What has stages must go: they are not held while other ranks are waited for. */
 	limit = flow->fetched > limit ? flow->fetched : limit;

@@ -215,6 +215,7 @@ static int comm_create(struct smd_context *context, bool spare, const char *grou
 	comm->rescue = smd_group_rescue;
 	comm->rescue_from_gone = smd_group_rescue_gone;
 	comm->rescue_changed = smd_group_rescue_changed;
+	comm->rescue_all_there = smd_group_rescue_all_there;
 	comm->waiter.resume = comm_on_stage;
 	comm->advance.run = comm_on_advance;
 	comm->join.run = smd_group_join;

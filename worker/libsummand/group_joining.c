@@ -128,6 +128,16 @@ static bool joins_for_long(struct smd_comm *comm)
 	return true;
 }
 
+static bool all_are_there(const struct smd_late *late)
+{
+	struct smd_rank_set all = {{0}};
+
+	for (unsigned r = 0; r < late->nranks; r++) {
+		smd_rank_set_add(&all, r);
+	}
+	return smd_rank_set_holds(&late->there, &all);
+}
+
 void smd_group_late(struct smd_flow *flow, const struct smd_late *late)
 {
 	struct smd_comm *comm = flow->comm;
@@ -142,7 +152,9 @@ void smd_group_late(struct smd_flow *flow, const struct smd_late *late)
 	flow->heard = true;
 	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", late->text);
 	smd_progress_unlock(&context->progress);
-	if (late->nranks) {
+	if (late->nranks && flow->epoch->rescues && all_are_there(late)) {
+		comm->rescue_all_there(comm);
+	} else if (late->nranks && !flow->epoch->rescues) {
 		smd_group_note_there(flow, &late->there);
 	}
 }

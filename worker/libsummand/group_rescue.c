@@ -76,10 +76,13 @@ static int comm_wait(struct smd_comm *comm, unsigned ms)
 	return evtimer_add(comm->rescue_late, &patience) ? -ENOMEM : 0;
 }
 
-static bool some_were_silent(const struct smd_context *context)
+/* Of the table. */
+static bool some_were_silent(const struct smd_comm *comm)
 {
+	const struct smd_context *context = comm->context;
+
 	for (unsigned t = 0; t < context->ntargets; t++) {
-		if (context->targets[t].lost && context->targets[t].silent) {
+		if (!(comm->now->dead >> t & 1) && context->targets[t].silent) {
 			return true;
 		}
 	}
@@ -98,7 +101,7 @@ static unsigned find_patience_ms(const struct smd_comm *comm)
 	if (config->poll) {
 		return 1000 * config->connect_timeout_s;
 	}
-	return some_were_silent(comm->context) ? config->heartbeat_ms + COME_MS : COME_MS;
+	return some_were_silent(comm) ? config->heartbeat_ms + COME_MS : COME_MS;
 }
 
 static int comm_begin(struct smd_comm *comm)
@@ -126,7 +129,7 @@ static uint64_t find_others(const struct smd_comm *comm)
 	uint64_t others = smd_context_reach(comm->context) & comm->agreement.closed;
 	uint64_t asked = smd_rescue_asked(comm);
 
-	return others & ~(asked & ~smd_rescue_over(comm) ? asked : asked & ~smd_rescue_lost(comm));
+	return others & ~(asked & ~smd_rescue_over(comm) ? asked : asked & ~smd_rescue_lost_early(comm));
 }
 
 /* Their lanes rest, and have been woken. */
@@ -185,16 +188,21 @@ static void comm_go_on(struct smd_comm *comm)
 	}
 }
 
+void smd_group_rescue_all_there(struct smd_comm *comm)
+{
+	if (comm->rescue_late && !comm->rescue_whole) {
+		comm->rescue_whole = true;
+		comm->rescue_gone = false;
+		(void)comm_wait(comm, 1000 * comm->context->config.connect_timeout_s);
+	}
+}
+
 static void comm_check_whole(struct smd_comm *comm)
 {
 	if (!comm->rescue_late || !smd_rescue_whole(comm)) {
 		return;
 	}
-	if (!comm->rescue_whole) { /* all are there, and may take their time */
-		comm->rescue_whole = true;
-		comm->rescue_gone = false;
-		(void)comm_wait(comm, 1000 * comm->context->config.connect_timeout_s);
-	}
+	smd_group_rescue_all_there(comm);
 	if (comm->agreement.closed != UINT64_MAX) { /* which comes back here */
 		smd_context_lose(
 			comm->context, ~comm->agreement.closed, "it has lost a rank that lives");
@@ -219,6 +227,10 @@ static void comm_rescue(struct smd_comm *comm, uint64_t earlier)
 	if (!comm->rescue_late && comm_begin(comm)) {
 		smd_group_fail_alone(comm);
 		return;
+	}
+	if (comm->rescue_gone && comm->agreement.closed == UINT64_MAX) { /* the others are lost, too */
+		comm->rescue_gone = false;
+		(void)comm_wait(comm, find_patience_ms(comm));
 	}
 	smd_reconnection_hurry(comm->context, earlier);
 	smd_group_rescue_changed(comm);

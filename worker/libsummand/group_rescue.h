@@ -30,6 +30,9 @@ void smd_group_rescue(struct smd_comm *comm, uint64_t last);
  * JOINED, streams are over. */
 void smd_group_rescue_changed(struct smd_comm *comm);
 
+/* All ranks have come to some server, and may take their time. */
+void smd_group_rescue_all_there(struct smd_comm *comm);
+
 /* All that are left have said GONE. Whether it does so, because others are there. */
 bool smd_group_rescue_gone(struct smd_comm *comm, uint64_t last);
 
