@@ -50,7 +50,8 @@ static void comm_fail(struct smd_comm *comm)
 		smd_group_fail_lost(comm, -ECONNRESET, why);
 	} else if (comm->rescues) {
 		snprintf(why, sizeof(why),
-			"none is left of those that the group had taken in, and not all ranks reach "
+			"none is left of those that the group had taken in, and not all ranks "
+			"reach "
 			"%.120s",
 			comm->context->targets[__builtin_ctzll(smd_rescue_asked(comm))].address);
 		smd_group_fail_lost(comm, -ECONNRESET, why);
@@ -89,8 +90,8 @@ static bool some_were_silent(const struct smd_comm *comm)
 	return false;
 }
 
-/* All ranks see at once that a server has ended, and may take as long again to find that one is silent. They may call
- * nothing for a while where they are in poll mode, as this one. */
+/* All ranks see at once that a server has ended, and may take as long again to find that one is
+ * silent. They may call nothing for a while where they are in poll mode, as this one. */
 static unsigned find_patience_ms(const struct smd_comm *comm)
 {
 	const struct smd_config *config = &comm->context->config;
@@ -110,8 +111,7 @@ static int comm_begin(struct smd_comm *comm)
 
 	smd_group_rescue_leave(comm, smd_rescue_over(comm));
 	comm->rescue_late = evtimer_new(context->progress.base, comm_on_late, comm);
-	if (!comm->rescue_late ||
-		comm_wait(comm, find_patience_ms(comm))) {
+	if (!comm->rescue_late || comm_wait(comm, find_patience_ms(comm))) {
 		return -ENOMEM;
 	}
 	smd_log(SMD_LOG_INFO, "libsummand",
@@ -129,7 +129,8 @@ static uint64_t find_others(const struct smd_comm *comm)
 	uint64_t others = smd_context_reach(comm->context) & comm->agreement.closed;
 	uint64_t asked = smd_rescue_asked(comm);
 
-	return others & ~(asked & ~smd_rescue_over(comm) ? asked : asked & ~smd_rescue_lost_early(comm));
+	return others &
+	       ~(asked & ~smd_rescue_over(comm) ? asked : asked & ~smd_rescue_lost_early(comm));
 }
 
 /* Their lanes rest, and have been woken. */
@@ -228,7 +229,8 @@ static void comm_rescue(struct smd_comm *comm, uint64_t earlier)
 		smd_group_fail_alone(comm);
 		return;
 	}
-	if (comm->rescue_gone && comm->agreement.closed == UINT64_MAX) { /* the others are lost, too */
+	if (comm->rescue_gone &&
+		comm->agreement.closed == UINT64_MAX) { /* the others are lost, too */
 		comm->rescue_gone = false;
 		(void)comm_wait(comm, find_patience_ms(comm));
 	}
