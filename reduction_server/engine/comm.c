@@ -200,7 +200,8 @@ void smd_server_comm_tell(struct smd_server_comm *comm, const struct smd_slot *s
 	}
 }
 
-/* What windows of the job have, that it needs: they give way. Where they have not so much, or too long, it is in vain. */
+/* What windows of the job have, that it needs: they give way. Where they have not so much, or too
+ * long, it is in vain. */
 static bool comm_awaits_memory(struct smd_server_comm *comm)
 {
 	const struct smd_buffer_pool *pool = &comm->resources->pool;

@@ -84,7 +84,7 @@ struct smd_server_comm {
 	unsigned attached;           /* members that are not NULL */
 	bool retired;                /* waits for the reaper */
 	uint64_t since_ns;           /* when it began to form, and then to work */
-	uint64_t lacks_ns;           /* all ranks have joined, and windows are to give way: since then */
+	uint64_t lacks_ns; /* all ranks have joined, and windows are to give way: since then */
 	uint64_t told_ns;            /* when a late rank was last named */
 	uint64_t warned_ns;          /* and while it forms, the log at the level of warnings */
 	bool told_twice;             /* that a rank wanted to join again */
@@ -127,8 +127,8 @@ struct smd_comms {
 int smd_server_comm_create(struct smd_comms *comms, const char *name, const char *job,
 	const struct smd_join *join, struct smd_server_comm **out, struct smd_error *error);
 
-/* All ranks are there: it gets its memory and begins; or waits for what windows of its job have; or ends because there is
- * none. */
+/* All ranks are there: it gets its memory and begins; or waits for what windows of its job have; or
+ * ends because there is none. */
 void smd_server_comm_activate(struct smd_server_comm *comm);
 
 /* It waits so. */

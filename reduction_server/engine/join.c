@@ -39,7 +39,8 @@ static int join_may_form(const struct smd_comms *comms, const char *name,
 			"server",
 			name, SMD_FORMING_SHARD_MAX);
 	}
-	/* A server that was started again gets the streams of all of a process's communicators at once. */
+	/* A server that was started again gets the streams of all of a process's communicators at
+	 * once. */
 	if (!(join->id && !join->optional) && !smd_peer_may_form(member, join->id != 0)) {
 		return smd_error_set(error, EAGAIN,
 			"group %s: at most %d groups of a process may form at once, got one more "

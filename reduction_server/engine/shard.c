@@ -392,7 +392,8 @@ static int shard_create_events(struct smd_shard *shard)
 	shard->janitor = event_new(shard->base, -1, EV_PERSIST, shard_on_janitor, shard);
 	shard->reaper = event_new(shard->base, -1, EV_PERSIST, shard_on_reap, shard);
 	shard->retry = evtimer_new(shard->base, shard_on_retry, shard);
-	if (!shard->janitor || !shard->reaper || !shard->retry || event_add(shard->janitor, &period) != 0) {
+	if (!shard->janitor || !shard->reaper || !shard->retry ||
+		event_add(shard->janitor, &period) != 0) {
 		return -ENOMEM;
 	}
 	return smd_wakeup_create(&shard->inbox.wakeup, shard->base, shard_on_inbox, shard);

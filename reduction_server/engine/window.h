@@ -37,12 +37,14 @@ void smd_window_settle(struct smd_server_comm *comm);
 void smd_windows_want(struct smd_resources *resources);
 
 /*
- * There are no `more` buffers for the communicator's streams: for a moment the job's windows give way, if that is
- * enough, which is said. Where streams need not be ranks ask again half a second or a second later.
+ * There are no `more` buffers for the communicator's streams: for a moment the job's windows give
+ * way, if that is enough, which is said. Where streams need not be ranks ask again half a second or
+ * a second later.
  */
 bool smd_windows_yield(const struct smd_server_comm *comm, size_t more);
 
-/* Asks all communicators of its job that do nothing just now, and into whose buffers no card writes. */
+/* Asks all communicators of its job that do nothing just now, and into whose buffers no card
+ * writes. */
 void smd_windows_shrink_now(const struct smd_server_comm *comm);
 
 /* From time to time: where memory was short since the last look, asks all communicators that have

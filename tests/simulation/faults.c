@@ -86,13 +86,13 @@ static bool has_heard_joined(const struct smd_context *context)
 }
 
 /* A rank that has connected, and joins a group that nobody has begun, reaches it. */
-static bool rank_may_join_at(const struct simulated_rank *rank, const struct simulated_server *server)
+static bool rank_may_join_at(
+	const struct simulated_rank *rank, const struct simulated_server *server)
 {
 	const struct smd_context *context = rank->context;
 
-	return !rank->over &&
-	       (!context || (smd_context_reach(context) >> server->index & 1 &&
-				    !has_heard_joined(context)));
+	return !rank->over && (!context || (smd_context_reach(context) >> server->index & 1 &&
+						   !has_heard_joined(context)));
 }
 
 /* The communicator has begun on all ranks, or on none. */
@@ -149,7 +149,8 @@ static bool all_have_begun(void)
 	return begun_all;
 }
 
-/* Who calls nothing for a while does not come in time to a server that is in no table, where others do not expect that. */
+/* Who calls nothing for a while does not come in time to a server that is in no table, where others
+ * do not expect that. */
 static bool all_are_alike(void)
 {
 	for (int r = 1; r < world.plan.nranks; r++) {
@@ -160,13 +161,13 @@ static bool all_are_alike(void)
 	return true;
 }
 
-/* A rank whose lanes are cut is taken for dead where no table has another server, if it is not soon at one: it may call
- * nothing just then, or the group that it joins may not have begun. */
+/* A rank whose lanes are cut is taken for dead where no table has another server, if it is not soon
+ * at one: it may call nothing just then, or the group that it joins may not have begun. */
 static bool find_none_stays(const struct planned_fault *fault)
 {
-	bool comes = all_are_alike() &&
-		     (fault->kind != LANES_CUT ||
-			     (!world.plan.poll[fault->rank] && all_have_begun()));
+	bool comes =
+		all_are_alike() &&
+		(fault->kind != LANES_CUT || (!world.plan.poll[fault->rank] && all_have_begun()));
 
 	return !some_server_stays(comes ? all_may_go_on : all_have);
 }
@@ -182,8 +183,8 @@ static void note_harm(const struct planned_fault *fault)
 	/* A rank that nobody is in a group with hears of none. */
 	world.may_be_cut |= world.nconnected < world.plan.nranks &&
 			    fault->operation == OTHERS_WAIT && fault->kind == RANK_KILLED;
-	world.may_fail |= fault->kind == RANK_KILLED || fault->operation == AT_START ||
-			  world.none_stays;
+	world.may_fail |=
+		fault->kind == RANK_KILLED || fault->operation == AT_START || world.none_stays;
 	liveness_disturbed(fault);
 }
 

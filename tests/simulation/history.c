@@ -37,7 +37,8 @@ static void tell_comms(const struct simulated_rank *rank)
 
 		if (comm) {
 			fprintf(report,
-				"    communicator %u: %s, epoch %u without 0x%llx, closed 0x%llx%s%s%s%s\n",
+				"    communicator %u: %s, epoch %u without 0x%llx, closed "
+				"0x%llx%s%s%s%s\n",
 				c, states[comm->state], comm->now->index,
 				(unsigned long long)(comm->now->dead & 0xff),
 				(unsigned long long)(comm->agreement.closed & 0xff),

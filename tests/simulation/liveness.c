@@ -23,7 +23,7 @@
 #define CONNECT_NS (30 * SMD_SECOND_NS) /* and any other rank; or a group a rank of its own */
 #define TRY_NS     (5 * SMD_SECOND_NS) /* a lost server is tried again so late at most, */
 #define ATTEMPT_NS (10 * SMD_SECOND_NS) /* for so long */
-#define HURRY_NS   (700 * MS_NS) /* servers that were lost before the last one, or the last rank, are tried once more */
+#define HURRY_NS   (700 * MS_NS) /* for so long who has no server tries others once more */
 #define REFUSED_NS (60 * SMD_SECOND_NS) /* a table is asked for again so late at most */
 
 static uint64_t busy_until_ns[RANKS_MAX];
@@ -238,7 +238,8 @@ static bool some_join(void)
 	return false;
 }
 
-/* Servers that are in no table of some rank, or will not be: who has no other is to find out whether they are there. */
+/* Servers that are in no table of some rank, or will not be: who has no other is to find out
+ * whether they are there. */
 static bool some_are_out(void)
 {
 	for (unsigned i = 0; i < world.nservers; i++) {
@@ -252,7 +253,8 @@ static bool some_are_out(void)
 		for (unsigned i = 0; i < world.plan.ncomms; i++) {
 			const struct smd_comm *comm = world.ranks[r].comms[i];
 
-			if (comm && comm->agreement.closed & smd_context_first(comm->context->ntargets)) {
+			if (comm && comm->agreement.closed &
+					    smd_context_first(comm->context->ntargets)) {
 				return true;
 			}
 		}
@@ -298,8 +300,9 @@ void liveness_connects(void)
 void liveness_disturbed(const struct planned_fault *fault)
 {
 	note_wait();
-	settled_ns = longer(settled_ns, virtual_now_ns() + find_detection(fault)) + find_change() +
-		     (world.none_stays || some_are_out() || fault->kind == RANK_KILLED ? HURRY_NS : 0);
+	settled_ns =
+		longer(settled_ns, virtual_now_ns() + find_detection(fault)) + find_change() +
+		(world.none_stays || some_are_out() || fault->kind == RANK_KILLED ? HURRY_NS : 0);
 	expect();
 }
 

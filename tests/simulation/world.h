@@ -40,7 +40,7 @@ struct simulated_rank {
 	int done; /* operations that gave 0 */
 	uint64_t table_bytes; /* of the first tables */
 	bool over;
-	smd_context *context; /* NULL: it has not connected yet */
+	smd_context *context;       /* NULL: it has not connected yet */
 	smd_comm *comms[COMMS_MAX]; /* NULL: it has not joined it, or has left */
 };
 
@@ -53,7 +53,8 @@ struct world {
 	struct simulated_rank ranks[RANKS_MAX];
 	int nconnected;
 	bool may_fail;      /* a rank was killed, or a fault has left no server that is there, */
-	bool may_be_cut;    /* or none that was in all ranks' tables, so that what fails may name others */
+	bool may_be_cut;    /* or none that was in all ranks' tables, so that what fails may name
+			       others */
 	bool none_stays;    /* the last fault has left none that is there */
 	unsigned nmeasured; /* tables that rank 0 wanted by what it has measured */
 	unsigned nfaults_over;

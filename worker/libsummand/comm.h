@@ -60,12 +60,13 @@ struct smd_comm {
 	struct smd_epoch base;       /* first: the first epoch */
 	struct smd_epoch *now;       /* the last one */
 	struct smd_epoch *candidate; /* for the next one, whose streams are being joined; or NULL */
-	struct smd_epoch *rescues;   /* each for the next one, of one server: one of the table is none
-					left of (group_rescue.h) */
-	struct event *rescue_late;   /* these are not waited for any longer; NULL: nothing is */
-	bool rescue_gone;            /* because all that are left have lost a rank, which may have died */
-	bool rescue_whole;           /* all ranks have come to some server */
-	struct smd_error rescue_why; /* what is said if it cannot go on, where a server has said that; "": it has not, */
+	struct smd_epoch *rescues; /* each for the next one, of one server: one of the table is none
+				      left of (group_rescue.h) */
+	struct event *rescue_late; /* these are not waited for any longer; NULL: nothing is */
+	bool rescue_gone;  /* because all that are left have lost a rank, which may have died */
+	bool rescue_whole; /* all ranks have come to some server */
+	struct smd_error rescue_why; /* what is said if it cannot go on, where a server has said
+					that; "": it has not, */
 	int rescue_err;              /* and -errno */
 	struct smd_context *context;
 	char group[SMD_STRING_MAX + 1];
@@ -74,7 +75,8 @@ struct smd_comm {
 	struct smd_task join;
 	struct smd_task leave;
 	bool asked; /* JOIN has been said, so LEAVE must be */
-	bool begins_again; /* published: while it formed all servers were lost that it knew, others are there */
+	bool begins_again; /* published: while it formed all servers were lost that it knew, others
+			      are there */
 	uint64_t joins_ns; /* since then, or since who is missing was last logged */
 	bool spare; /* shards may refuse to have it while memory is short, and nothing is wrong then */
 	struct event

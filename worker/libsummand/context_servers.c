@@ -231,8 +231,11 @@ static void context_lose(struct smd_context *context, unsigned t, int err, const
 	context->lost |= 1ull << t;
 	context->lost_err = err;
 	left = context->ntargets - (unsigned)__builtin_popcountll(context->lost);
-	smd_log(target->left ? SMD_LOG_DEBUG : left ? SMD_LOG_WARN : SMD_LOG_INFO, "libsummand",
-		"%s; %u of %u reduction servers go on", text, left, context->ntargets);
+	smd_log(target->left ? SMD_LOG_DEBUG
+		: left       ? SMD_LOG_WARN
+			     : SMD_LOG_INFO,
+		"libsummand", "%s; %u of %u reduction servers go on", text, left,
+		context->ntargets);
 	context_give_up(context, 1ull << t);
 	smd_reconnection_check_left(context);
 }

@@ -317,8 +317,10 @@ static bool all_have_sealed(const struct smd_comm *comm)
 	return true;
 }
 
-/* Where the last server is lost meanwhile, some ranks have not heard it. Pages that hold no streams are not touched. */
-static void keep_record(struct smd_epoch_agreement *agreement, const struct smd_epoch_message *message)
+/* Where the last server is lost meanwhile, some ranks have not heard it. Pages that hold no streams
+ * are not touched. */
+static void keep_record(
+	struct smd_epoch_agreement *agreement, const struct smd_epoch_message *message)
 {
 	if (!agreement->last) {
 		agreement->last = calloc(1, sizeof(*agreement->last));
@@ -477,9 +479,8 @@ static bool record_is_right(const struct smd_comm *comm, const struct smd_epoch_
 	if (comm->candidate && comm->candidate->id == record->id) {
 		return smd_epoch_change_is_right(comm, record);
 	}
-	if (record->dead != dead || newly == 0 ||
-		record->dead & ~comm->agreement.closed || record->dead == UINT64_MAX ||
-		record->first < comm->agreement.promised ||
+	if (record->dead != dead || newly == 0 || record->dead & ~comm->agreement.closed ||
+		record->dead == UINT64_MAX || record->first < comm->agreement.promised ||
 		record->oldest > smd_epochs_oldest(comm)) {
 		return false;
 	}

@@ -75,7 +75,8 @@ void smd_epoch_say(struct smd_comm *comm, struct smd_epoch_message *message)
 	if (comm->candidate && stage_of(message->kind) != SMD_AGREE_BEGINS) {
 		say_in(comm->candidate, &frame, message);
 	}
-	/* A rank that joins them late has not heard there what was said before: the record of an epoch before what is asked in it. */
+	/* A rank that joins them late has not heard there what was said before: the record of an
+	 * epoch before what is asked in it. */
 	for (const struct smd_epoch *epoch = comm->rescues;
 		epoch && stage_of(message->kind) != SMD_AGREE_OTHER; epoch = epoch->next) {
 		say_in(epoch, &frame, message);

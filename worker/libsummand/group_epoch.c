@@ -265,8 +265,8 @@ static void comm_resume(struct smd_comm *comm)
 	comm->pump(comm);
 }
 
-/* Makes an epoch that is not agreed on, of the communicator's `candidate` or `rescues`, and joins its streams. 0 or
- * -errno. */
+/* Makes an epoch that is not agreed on, of the communicator's `candidate` or `rescues`, and joins
+ * its streams. 0 or -errno. */
 static int comm_join_streams(struct smd_comm *comm, uint64_t id,
 	const struct smd_epoch_table *table, struct smd_epoch **place)
 {
@@ -424,7 +424,8 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 	smd_epoch_memory_measure(comm);
 	comm_tuned(comm, changes && !back && !drains);
 	smd_group_end_forming(comm);
-	smd_group_check_gone(comm, 0); /* who was needed may have left with the servers that leave */
+	smd_group_check_gone(
+		comm, 0); /* who was needed may have left with the servers that leave */
 	smd_operations_check_held(comm);
 	if (comm->leaving && smd_history_is_empty(&comm->history)) {
 		comm->drained(comm); /* all ranks had what was lost */

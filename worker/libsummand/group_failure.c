@@ -43,7 +43,8 @@ static void epoch_say_why(const struct smd_epoch *epoch, const uint8_t *why, siz
 	}
 }
 
-/* Others may have the next table already, and reach this rank through nothing else; or wait for it. */
+/* Others may have the next table already, and reach this rank through nothing else; or wait for it.
+ */
 static void comm_fail_candidate(struct smd_comm *comm)
 {
 	uint8_t why[SMD_CONTROL_MAX];

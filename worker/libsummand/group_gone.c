@@ -37,7 +37,8 @@ static bool comm_has_whole_shard(const struct smd_comm *comm)
 
 void smd_group_check_gone(struct smd_comm *comm, uint64_t last)
 {
-	if (!comm->gone.text[0] || comm_has_whole_shard(comm) || comm->rescue_from_gone(comm, last)) {
+	if (!comm->gone.text[0] || comm_has_whole_shard(comm) ||
+		comm->rescue_from_gone(comm, last)) {
 		return;
 	}
 	smd_group_fail(comm, -ECONNRESET, comm->gone.text);

@@ -13,7 +13,7 @@
 #define DELAY_LEAST_MS 250
 #define DELAY_MOST_MS  5000
 #define ATTEMPT_MS     10000
-#define HURRY_MS       700 /* who cannot go on says so within a second */
+#define HURRY_MS       700                  /* who cannot go on says so within a second */
 #define STAYED_NS      (10 * SMD_SECOND_NS) /* one that was there for so long is no flickering one */
 
 static struct smd_context *context_of(const struct smd_target *target)

@@ -34,7 +34,8 @@ struct smd_reconnection {
 /* The target is lost, and others are left. */
 void smd_reconnection_begin(struct smd_context *context, struct smd_target *target);
 
-/* Some communicator has no other left: those of them that are lost are tried at once, for 0.7 s at most. */
+/* Some communicator has no other left: those of them that are lost are tried at once, for 0.7 s at
+ * most. */
 void smd_reconnection_hurry(struct smd_context *context, uint64_t targets);
 
 /* Whether one is just being tried so. */

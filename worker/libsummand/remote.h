@@ -52,7 +52,8 @@ struct smd_receiver_ops {
 	void (*on_failed)(struct smd_receiver *receiver, int err, const char *text);
 	/* Servers were lost, and others are left: `targets` by number. Their lanes are closed. */
 	void (*on_lost)(struct smd_receiver *receiver, uint64_t targets);
-	/* A server that was lost, or whose lane has rested, is there again; or could not be reached. */
+	/* A server that was lost, or whose lane has rested, is there again; or could not be
+	 * reached. */
 	void (*on_returned)(struct smd_receiver *receiver);
 	/* A server is being drained: it is to be used no more, soon. Said again from time to time.
 	 */
@@ -120,7 +121,7 @@ struct smd_target {
 	struct smd_lookup *lookup;    /* NULL: none is under way */
 	unsigned nremotes;            /* 1 until shard 0 has said WELCOME */
 	bool lost;                    /* told to the owner */
-	bool silent; /* when it was lost */
+	bool silent;                  /* when it was lost */
 	bool known;                   /* its shards are in the list of all remotes */
 	bool left;                    /* it was not lost, but drained */
 	char why[SMD_ERROR_TEXT_MAX]; /* it was lost the last time */

@@ -279,8 +279,8 @@ static void one_that_has_lost_a_server_is_not_taken_for_dead(void **state)
 	run_cut(2, 0);
 }
 
-/* Of the servers that the group was to begin with none is left when the last rank comes: those who wait have joined again,
- * where the others are there, when the last of them went. */
+/* Of the servers that the group was to begin with none is left when the last rank comes: those who
+ * wait have joined again, where the others are there, when the last of them went. */
 static void run_replaced(int now)
 {
 	struct pool pool;

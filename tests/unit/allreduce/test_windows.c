@@ -106,7 +106,8 @@ static void windows_go_to_who_works(void **state)
 	pool_stop(&pool);
 }
 
-/* What has to be joined waits until they have given way, as for what is done again after a loss; and not where none can. */
+/* What has to be joined waits until they have given way, as for what is done again after a loss;
+ * and not where none can. */
 static void what_must_be_joined_gets_what_windows_have(void **state)
 {
 	struct smd_context_options here = {.replica = "alone",

@@ -243,7 +243,8 @@ static void worker_input(struct played_lane *lane, unsigned rank, uint64_t ordin
 }
 
 /* Without a place, in a message. */
-static void worker_input_plain(struct played_lane *lane, unsigned rank, uint64_t ordinal, int32_t value)
+static void worker_input_plain(
+	struct played_lane *lane, unsigned rank, uint64_t ordinal, int32_t value)
 {
 	int32_t elements[ELEMENTS];
 
@@ -378,8 +379,8 @@ static void a_window_s_places_are_its_rank_s_until_it_says_so(void **state)
 	bare_shard_end(&shard);
 }
 
-/* A result that leaves while ranks are asked grants an ordinal whose place is given back then: it comes without one, and the next
- * places are of those after it. */
+/* A result that leaves while ranks are asked grants an ordinal whose place is given back then: it
+ * comes without one, and the next places are of those after it. */
 static void what_is_granted_meanwhile_has_no_place(void **state)
 {
 	struct smd_frame shrunk = {.kind = SMD_FRAME_SHRUNK, .comm = 1, .ordinal = 2};
