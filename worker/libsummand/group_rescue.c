@@ -51,8 +51,7 @@ static void comm_fail(struct smd_comm *comm)
 	} else if (comm->rescues) {
 		snprintf(why, sizeof(why),
 			"none is left of those that the group had taken in, and not all ranks "
-			"reach "
-			"%.120s",
+			"reach %.120s",
 			comm->context->targets[__builtin_ctzll(smd_rescue_asked(comm))].address);
 		smd_group_fail_lost(comm, -ECONNRESET, why);
 	} else {
@@ -122,8 +121,8 @@ static int comm_begin(struct smd_comm *comm)
 	return 0;
 }
 
-/* Those that are there, and were not asked yet. One that was lost since is not asked again while
- * others stand: a record may be on its way through these that has it. */
+/* Those that are there, and were not asked yet. One that was lost since is not asked again where a
+ * record may have it: when it had all ranks, or while others stand, through which that may come. */
 static uint64_t find_others(const struct smd_comm *comm)
 {
 	uint64_t others = smd_context_reach(comm->context) & comm->agreement.closed;
