@@ -206,9 +206,9 @@ static bool comm_awaits_memory(struct smd_server_comm *comm)
 {
 	const struct smd_buffer_pool *pool = &comm->resources->pool;
 	size_t most = comm->resources->job_buffers;
-	size_t free = pool->total - pool->reserved;
+	size_t unreserved = pool->total - pool->reserved;
 	size_t own = most > comm->job->reserved ? most - comm->job->reserved : 0;
-	size_t room = own < free ? own : free;
+	size_t room = own < unreserved ? own : unreserved;
 	size_t needs = smd_window_buffers(comm, 1);
 	uint64_t now_ns = smd_clock_ns();
 	char text[SMD_ERROR_TEXT_MAX];

@@ -105,7 +105,7 @@ static void comm_check_active(struct smd_server_comm *comm, uint64_t now_ns)
 void smd_server_comm_check_late(struct smd_server_comm *comm, uint64_t now_ns)
 {
 	if (smd_server_comm_lacks_memory(comm)) {
-		return; /* for nobody */
+		return; /* all ranks are there */
 	}
 	if (comm->state == SMD_SERVER_COMM_FORMING) {
 		comm_check_forming(comm, now_ns);

@@ -60,9 +60,9 @@ struct smd_comm {
 	struct smd_epoch base;       /* first: the first epoch */
 	struct smd_epoch *now;       /* the last one */
 	struct smd_epoch *candidate; /* for the next one, whose streams are being joined; or NULL */
-	struct smd_epoch *rescues; /* each for the next one, of one server: one of the table is none
-				      left of (group_rescue.h) */
-	struct event *rescue_late; /* these are not waited for any longer; NULL: nothing is */
+	struct smd_epoch *rescues; /* each may be the next one, of a server outside the table: none of
+				      that is left, or was when they were joined (group_rescue.h) */
+	struct event *rescue_late; /* other ranks are not waited for there any longer; NULL: none are */
 	bool rescue_gone;  /* because all that are left have lost a rank, which may have died */
 	bool rescue_whole; /* all ranks have come to some server */
 	struct smd_error rescue_why; /* what is said if it cannot go on, where a server has said

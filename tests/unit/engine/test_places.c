@@ -354,6 +354,15 @@ static void a_place_is_its_rank_s_until_its_lane_is_closed(void **state)
 
 /* ---- a window that is given back ---- */
 
+/* Somebody wants memory, and the communicator rests. */
+static void ask_for_windows(void)
+{
+	for (unsigned look = 0; look < 3; look++) {
+		smd_windows_want(&shard.resources);
+		smd_windows_shrink_idle(&shard.comms);
+	}
+}
+
 static void a_window_s_places_are_its_rank_s_until_it_says_so(void **state)
 {
 	struct smd_frame shrunk = {.kind = SMD_FRAME_SHRUNK, .comm = 1, .ordinal = 2};
@@ -367,10 +376,7 @@ static void a_window_s_places_are_its_rank_s_until_it_says_so(void **state)
 	worker_input(one, 0, 0, 1);
 	worker_input(two, 1, 0, 2);
 	assert_int_equal(live_places(one), 2);
-	for (unsigned look = 0; look < 3; look++) {
-		smd_windows_want(&shard.resources);
-		smd_windows_shrink_idle(&shard.comms);
-	}
+	ask_for_windows();
 	assert_int_equal(one->said[SMD_FRAME_SHRINK], 1);
 	assert_int_equal(live_places(one), 2);
 	say(one, shrunk, NULL, 0, false);
@@ -393,10 +399,7 @@ static void what_is_granted_meanwhile_has_no_place(void **state)
 	two = worker_join(1, "group", 1);
 	worker_input(one, 0, 0, 1);
 	worker_input(two, 1, 0, 2);
-	for (unsigned look = 0; look < 3; look++) {
-		smd_windows_want(&shard.resources);
-		smd_windows_shrink_idle(&shard.comms);
-	}
+	ask_for_windows();
 	worker_input(one, 0, 1, 1); /* these were on their way */
 	worker_input(two, 1, 1, 2);
 	say(one, shrunk, NULL, 0, false);
