@@ -41,10 +41,8 @@ void smd_flow_grant(struct smd_flow *flow, unsigned window)
 
 void smd_flow_shrink(struct smd_flow *flow)
 {
-	uint64_t next =
-		flow->next +
-		(flow->buffered >
-			flow->next); /* a result on its way may grant it, and no place for it */
+	/* A result on its way may grant one more, and no place for it: one that is there stays. */
+	uint64_t next = flow->next + (flow->buffered > flow->next);
 	uint64_t limit = next > flow->done ? next : flow->done + 1;
 
 	/* What has stages must go: they are not held while other ranks are waited for. */
@@ -183,8 +181,8 @@ static void flow_send_chunk(struct smd_flow *flow, struct smd_request *operation
 		flow->busy_ns = smd_clock_ns();
 	}
 	flow->next++;
-	if (flow->buffered < flow->next) { /* the next one that the shard advertises is not of what
-					      has gone without */
+	/* The next place that the shard advertises is not of what has gone without. */
+	if (flow->buffered < flow->next) {
 		flow->buffered = flow->next;
 	}
 	smd_turns_send(&flow->remote->turns, &frame, &send->send);

@@ -424,8 +424,8 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 	smd_epoch_memory_measure(comm);
 	comm_tuned(comm, changes && !back && !drains);
 	smd_group_end_forming(comm);
-	smd_group_check_gone(
-		comm, 0); /* who was needed may have left with the servers that leave */
+	/* Who was needed may have left with the servers that leave. */
+	smd_group_check_gone(comm, 0);
 	smd_operations_check_held(comm);
 	if (comm->leaving && smd_history_is_empty(&comm->history)) {
 		comm->drained(comm); /* all ranks had what was lost */

@@ -249,8 +249,8 @@ static int comm_on_frame(struct smd_receiver *receiver, struct smd_remote *remot
 	ret = comm_take_frame(flow, frame, payload, error);
 	if (ret == 0) {
 		smd_epoch_change_progressed(comm);
-		smd_group_check_gone(
-			comm, 0); /* streams that were left may have been the last whole ones */
+		/* Streams that were left may have been the last whole ones. */
+		smd_group_check_gone(comm, 0);
 	}
 	return ret;
 }

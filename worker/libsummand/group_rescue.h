@@ -1,8 +1,8 @@
 /*
  * Goes on when no server of a communicator's table is left, and others are there that it has not
  * taken in yet: started again, or added (specs/design/epochs.md). Ranks have no stream left to
- * agree through, so each joins one at every such server that it reaches, under an id that all make
- * of what they have agreed on before. A shard says JOINED when all ranks have come; then ranks say
+ * agree through, so each joins one at every such server that it reaches, under an id of the
+ * communicator and the server that all know. A shard says JOINED when all ranks have come; then ranks say
  * SEALED there, and by rank 0's record these streams are the next epoch's. What was lost is done
  * again in them. All on the owner.
  */
