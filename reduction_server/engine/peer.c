@@ -9,6 +9,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/engine/join.h"
+#include "reduction_server/engine/losses.h"
 #include "reduction_server/engine/part.h"
 #include "reduction_server/engine/piece.h"
 #include "reduction_server/engine/receive_buffer.h"
@@ -271,6 +272,8 @@ static int peer_on_join(
 		return ret;
 	}
 	join.optional = frame->window != 0;
+	join.lost = frame->operation;
+	join.epoch = frame->ordinal;
 	member = peer_add(peer, frame, error);
 	if (!member) {
 		return -EPROTO;
@@ -279,10 +282,13 @@ static int peer_on_join(
 	ret = smd_server_comm_join(&peer->shard->comms, member, peer->hello.job, &join, &reason);
 	if (ret) {
 		peer_refuse_join(member, &join, ret, &reason);
-	} else if (alone && *peer->hello.job &&
-		   smd_comms_reach_all(&peer->shard->comms, peer->hello.job)) {
+		return 0;
+	}
+	if (alone && *peer->hello.job &&
+		smd_comms_reach_all(&peer->shard->comms, peer->hello.job)) {
 		peers_tell_others(peer->shard, peer->hello.job);
 	}
+	smd_losses_tell(member, &join);
 	return 0;
 }
 
@@ -442,9 +448,12 @@ int smd_peer_create(
 	shard->stats.lanes++;
 	if (peer_welcome(peer, handshake)) {
 		smd_peer_close(peer, "the reduction server is out of memory");
-	} else if (shard->comms.draining) {
+		return 0;
+	}
+	if (shard->comms.draining) {
 		peer_tell_drains(peer);
 	}
+	smd_losses_tell_new(peer);
 	return 0;
 }
 

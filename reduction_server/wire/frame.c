@@ -68,6 +68,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_HELD:
 	case SMD_FRAME_DRAINS:
 	case SMD_FRAME_OTHERS:
+	case SMD_FRAME_LOST:
 		return 0;
 	case SMD_FRAME_ZEROS:
 		return SMD_ZERO_MAP_MAX;

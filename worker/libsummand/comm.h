@@ -130,11 +130,12 @@ struct smd_comm {
 	/* Leaves the streams of epochs before this one, which no rank needs any more. */
 	void (*leave_before)(struct smd_comm *comm, uint32_t index);
 	/* group_rescue.h: smd_group_rescue(), smd_group_rescue_gone(), smd_group_rescue_changed(),
-	 * smd_group_rescue_all_there(). */
+	 * smd_group_rescue_all_there(), smd_group_rescue_told(). */
 	void (*rescue)(struct smd_comm *comm, uint64_t last);
 	bool (*rescue_from_gone)(struct smd_comm *comm, uint64_t last);
 	void (*rescue_changed)(struct smd_comm *comm);
 	void (*rescue_all_there)(struct smd_comm *comm);
+	void (*rescue_told)(struct smd_comm *comm, unsigned target, const struct smd_frame *frame);
 	/* Begins without these servers, which the process goes on to use. */
 	void (*exclude)(struct smd_comm *comm, uint64_t targets);
 

@@ -326,6 +326,18 @@ static void context_on_drains(struct smd_remote_owner *owner, struct smd_target 
 	}
 }
 
+static void context_on_told_lost(struct smd_remote_owner *owner, const struct smd_remote *remote,
+	const struct smd_frame *frame)
+{
+	struct smd_context *context = context_of(owner);
+
+	for (unsigned i = 0; context->ready && !context->err && i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i]) {
+			context->comms[i]->ops->on_told_lost(context->comms[i], remote, frame);
+		}
+	}
+}
+
 static struct smd_receiver *context_find(struct smd_remote_owner *owner, uint32_t number)
 {
 	struct smd_receiver *receiver = context_of(owner)->comms[SMD_COMM_INDEX(number)];
@@ -342,6 +354,7 @@ const struct smd_remote_owner_ops smd_context_remote_ops = {
 	.on_missed = context_on_missed,
 	.on_others = context_on_others,
 	.on_drains = context_on_drains,
+	.on_told_lost = context_on_told_lost,
 	.is_owed = context_is_owed,
 	.find = context_find,
 };

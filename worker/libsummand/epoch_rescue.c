@@ -1,6 +1,7 @@
 /* Finds out which servers have all ranks, where none of the table is left. */
 #include "worker/libsummand/epoch_rescue.h"
 
+#include "worker/libsummand/context.h"
 #include "worker/libsummand/repair.h"
 
 static bool has_all(const struct smd_epoch *rescue)
@@ -23,6 +24,13 @@ uint64_t smd_rescue_asked(const struct smd_comm *comm)
 		asked |= ~rescue->dead;
 	}
 	return asked;
+}
+
+uint64_t smd_rescue_lost_table(const struct smd_comm *comm)
+{
+	uint64_t table = ~comm->now->dead & smd_context_first(comm->context->ntargets);
+
+	return table & ~comm->agreement.closed ? 0 : table;
 }
 
 const struct smd_epoch *smd_rescue_whole(const struct smd_comm *comm)

@@ -45,6 +45,10 @@ void smd_group_ask(struct smd_flow *flow)
 	};
 	uint8_t payload[SMD_CONTROL_MAX];
 
+	if (flow->epoch->rescues) {
+		frame.operation = smd_rescue_lost_table(comm);
+		frame.ordinal = comm->now->index;
+	}
 	frame.window =
 		flow->epoch == comm->candidate || (comm->spare && flow->epoch == &comm->base);
 	snprintf(join.group, sizeof(join.group), "%s", comm->group);

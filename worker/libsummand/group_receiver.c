@@ -344,6 +344,14 @@ static void comm_on_drains(struct smd_receiver *receiver)
 	smd_group_rescue_drains(comm_of(receiver));
 }
 
+static void comm_on_told_lost(struct smd_receiver *receiver, const struct smd_remote *remote,
+	const struct smd_frame *frame)
+{
+	struct smd_comm *comm = comm_of(receiver);
+
+	comm->rescue_told(comm, (unsigned)(remote->target - comm->context->targets), frame);
+}
+
 static void comm_on_settled(struct smd_receiver *receiver)
 {
 	smd_group_settled(comm_of(receiver));
@@ -407,6 +415,14 @@ static void epoch_ignore_loss(struct smd_receiver *receiver, uint64_t targets)
 	(void)targets;
 }
 
+static void epoch_ignore_told(struct smd_receiver *receiver, const struct smd_remote *remote,
+	const struct smd_frame *frame)
+{
+	(void)receiver;
+	(void)remote;
+	(void)frame;
+}
+
 static void comm_end(struct smd_receiver *receiver)
 {
 	struct smd_comm *comm = comm_of(receiver);
@@ -426,6 +442,7 @@ const struct smd_receiver_ops smd_group_receiver = {
 	.on_lost = comm_on_lost,
 	.on_returned = comm_on_returned,
 	.on_drains = comm_on_drains,
+	.on_told_lost = comm_on_told_lost,
 	.uses = comm_uses,
 	.on_settled = comm_on_settled,
 	.end = comm_end,
@@ -443,6 +460,7 @@ const struct smd_receiver_ops smd_group_epoch_receiver = {
 	.on_lost = epoch_ignore_loss,
 	.on_returned = epoch_ignore,
 	.on_drains = epoch_ignore,
+	.on_told_lost = epoch_ignore_told,
 	.uses = comm_uses,
 	.on_settled = epoch_ignore,
 	.end = comm_end,

@@ -25,6 +25,14 @@ static uint64_t make_id(const struct smd_comm *comm, unsigned target)
 	return smd_hash(id, &target, sizeof(target)) | 1;
 }
 
+/* Of the last table. */
+static bool comm_came_by_rescue(const struct smd_comm *comm)
+{
+	uint64_t serving = ~comm->now->dead;
+
+	return serving && comm->now->id == make_id(comm, (unsigned)__builtin_ctzll(serving));
+}
+
 static bool comm_may_have_begun(const struct smd_comm *comm)
 {
 	return comm->state == SMD_COMM_ACTIVE || comm->joined_first;
@@ -195,6 +203,21 @@ void smd_group_rescue_all_there(struct smd_comm *comm)
 		comm->rescue_gone = false;
 		(void)comm_wait(comm, 1000 * comm->context->config.connect_timeout_s);
 	}
+}
+
+/* A rank may not have heard the last record yet, this one or the other. Who has heard more has what
+ * is long over; and in a table that came by a rescue all were there. */
+void smd_group_rescue_told(struct smd_comm *comm, unsigned target, const struct smd_frame *frame)
+{
+	uint64_t index = comm->now->index;
+	uint64_t lost = frame->operation & ~comm->now->dead & ~comm->agreement.closed;
+
+	if (!smd_group_may_rescue(comm) || !comm_may_have_begun(comm) ||
+		frame->chunk != make_id(comm, target) || index > frame->ordinal + 1 ||
+		(index > frame->ordinal && comm_came_by_rescue(comm))) {
+		return;
+	}
+	smd_context_lose(comm->context, lost, "another rank has lost it");
 }
 
 static void comm_check_whole(struct smd_comm *comm)

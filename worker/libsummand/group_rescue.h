@@ -13,6 +13,7 @@
 #include <stdint.h>
 
 struct smd_comm;
+struct smd_frame;
 
 /*
  * None of its table is left. Joins the streams; has those tried at once that were lost before
@@ -29,6 +30,10 @@ void smd_group_rescue(struct smd_comm *comm, uint64_t last);
 /* Something is so of it that was not: a server is there or could not be reached, a shard has said
  * JOINED, streams are over. */
 void smd_group_rescue_changed(struct smd_comm *comm);
+
+/* LOST, of some group: another rank waits at the target. If it is this group's, the servers that it
+ * has lost are lost to this rank, too. */
+void smd_group_rescue_told(struct smd_comm *comm, unsigned target, const struct smd_frame *frame);
 
 /* All ranks have come to some server, and may take their time. */
 void smd_group_rescue_all_there(struct smd_comm *comm);

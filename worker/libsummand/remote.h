@@ -58,6 +58,9 @@ struct smd_receiver_ops {
 	/* A server is being drained: it is to be used no more, soon. Said again from time to time.
 	 */
 	void (*on_drains)(struct smd_receiver *receiver);
+	/* Another rank of the job waits at this server, and has lost all of a table (LOST). */
+	void (*on_told_lost)(struct smd_receiver *receiver, const struct smd_remote *remote,
+		const struct smd_frame *frame);
 	/* Whether it has something begun with the shard. */
 	bool (*uses)(const struct smd_receiver *receiver, const struct smd_remote *remote);
 	/* What is lost together has been told by now. */
@@ -91,6 +94,9 @@ struct smd_remote_owner_ops {
 	void (*on_others)(struct smd_remote_owner *owner, const struct smd_remote *remote);
 	/* The server is being drained, as it has said now or before. */
 	void (*on_drains)(struct smd_remote_owner *owner, struct smd_target *target);
+	/* Another rank of the job waits at this server, and has lost all of a table (LOST). */
+	void (*on_told_lost)(struct smd_remote_owner *owner, const struct smd_remote *remote,
+		const struct smd_frame *frame);
 	/* Whether the shard owes any of its receivers something. */
 	bool (*is_owed)(const struct smd_remote_owner *owner, const struct smd_remote *remote);
 	/* Whom a frame of that number is for; NULL: nobody. */

@@ -57,7 +57,7 @@ int smd_remote_on_header(
 	}
 	if (greeting || frame->kind == SMD_FRAME_PING || frame->kind == SMD_FRAME_PONG ||
 		frame->kind == SMD_FRAME_IDLE || frame->kind == SMD_FRAME_DRAINS ||
-		frame->kind == SMD_FRAME_OTHERS) {
+		frame->kind == SMD_FRAME_OTHERS || frame->kind == SMD_FRAME_LOST) {
 		return 0;
 	}
 	if (frame->kind != SMD_FRAME_JOINED && frame->kind != SMD_FRAME_RESULT &&
@@ -206,6 +206,9 @@ int smd_remote_on_frame(
 	case SMD_FRAME_OTHERS:
 		remote->others_run = true;
 		remote->owner->ops->on_others(remote->owner, remote);
+		return 0;
+	case SMD_FRAME_LOST:
+		remote->owner->ops->on_told_lost(remote->owner, remote, frame);
 		return 0;
 	case SMD_FRAME_DRAINS:
 		remote->drains = true;

@@ -68,6 +68,11 @@ class Proxy:
             for source, sink in ((near, far), (far, near)):
                 threading.Thread(target=self.carry, args=(source, sink), daemon=True).start()
 
+    def end_lanes(self):
+        """Of the worker: the server hears it when it looks."""
+        for end in self.sockets:
+            end.shutdown(socket.SHUT_RDWR)
+
     def carry(self, source, sink):
         try:
             while data := source.recv(1 << 16):
@@ -164,6 +169,30 @@ class SilentServerTest(ProgramTest):
             err = self.wait_until_it_says(rank, f"{addresses[0]} is there and serves again; 1 of 2 reduction servers go on")
             err += self.assert_ended(rank, 0)[1]
             self.assertIn(f"reduction server {addresses[1]} was lost: ", err)
+
+    def test_a_rank_loses_the_last_one_which_stands_still(self):
+        """It cannot tell others that it has lost a rank, so the one that is there again, and in no table, tells them (LOST)."""
+        servers = [self.start_server() for _ in range(2)]
+        addresses = [address for _, address in servers]
+        proxy = Proxy(addresses[1])
+        ranks = [self.start_rank(r, 3, [addresses[0], proxy.address if r == 1 else addresses[1]], "--sizes=4,256K", "--iters=6000", "--each",
+                                 SUMMAND_TRANSPORT="tcp", SUMMAND_HEARTBEAT_LIMIT="60", SUMMAND_LOG="info") for r in range(3)]
+        ranks[0].stdout.readline()
+        self.end(servers[0][0])
+        for rank in ranks:
+            self.wait_until_it_says(rank, "epoch 1, ")
+        servers[1][0].send_signal(signal.SIGSTOP)
+        again = self.start_program("summand-reduction-server", f"--listen={addresses[0]}", "--memory-limit=64M")
+        again.stdout.readline()
+        for rank in ranks:
+            self.wait_until_it_says(rank, f"{addresses[0]} is there again")
+        proxy.end_lanes()
+        said = [self.wait_until_it_says(rank, f"{addresses[0]} is there and serves again; 1 of 2 reduction servers go on") for rank in ranks]
+        self.assertIn(f"reduction server {proxy.address} was lost: the other end closed", said[1])
+        for rank in (0, 2):
+            self.assertIn(f"reduction server {addresses[1]} was lost: another rank has lost it", said[rank])
+        for rank in ranks:
+            self.assert_ended(rank, 0)
 
     def test_cut_link_is_half_open(self):
         for swallows in (True, False):

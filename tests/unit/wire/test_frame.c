@@ -93,9 +93,9 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{2, 0, "frame: magic must be SMD, got 534d00"},
 		{3, 0, "frame: version must be 5, got 0"},
 		{3, 1, "frame: version must be 5, got 1"},
-		{4, 0, "frame: kind must be 1 to 30, got 0"},
-		{4, 31, "frame: kind must be 1 to 30, got 31"},
-		{4, 255, "frame: kind must be 1 to 30, got 255"},
+		{4, 0, "frame: kind must be 1 to 31, got 0"},
+		{4, 32, "frame: kind must be 1 to 31, got 32"},
+		{4, 255, "frame: kind must be 1 to 31, got 255"},
 		{7, 4, "frame: collective must be 0 to 3, got 4"},
 		{7, 128, "frame: collective must be 0 to 3, got 128"},
 	};
@@ -131,6 +131,7 @@ static uint32_t longest_payload(unsigned kind)
 	case SMD_FRAME_HELD:
 	case SMD_FRAME_DRAINS:
 	case SMD_FRAME_OTHERS:
+	case SMD_FRAME_LOST:
 		return 0;
 	case SMD_FRAME_ZEROS:
 		return 512;
@@ -180,7 +181,7 @@ static void kinds_have_names(void **state)
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_HELLO), "HELLO");
 	assert_string_equal(smd_frame_kind_name(SMD_FRAME_AGREE), "AGREE");
 	assert_string_equal(smd_frame_kind_name(0), "kind 0");
-	assert_string_equal(smd_frame_kind_name(31), "kind 31");
+	assert_string_equal(smd_frame_kind_name(32), "kind 32");
 }
 
 static void collectives_have_their_numbers(void **state)
@@ -224,10 +225,10 @@ static void kinds_have_their_numbers(void **state)
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
 		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "GONE", "AGREE",
 		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA", "CHALLENGE", "PROOF", "IDLE",
-		"SHRINK", "SHRUNK", "HELD", "DRAINS", "PAIR", "ZEROS", "OTHERS"};
+		"SHRINK", "SHRUNK", "HELD", "DRAINS", "PAIR", "ZEROS", "OTHERS", "LOST"};
 
 	(void)state;
-	assert_int_equal(SMD_FRAME_KIND_END, 31);
+	assert_int_equal(SMD_FRAME_KIND_END, 32);
 	for (unsigned kind = 1; kind < SMD_FRAME_KIND_END; kind++) {
 		assert_string_equal(smd_frame_kind_name(kind), names[kind]);
 	}

@@ -1,0 +1,21 @@
+/*
+ * A rank that has lost all servers of a communicator's table joins streams at this one, which is in
+ * no table (specs/design/epochs.md, "None of the table is left"). The others may not know yet: a
+ * server that stands still tells nobody that it has lost a rank. So this one tells them (LOST), and
+ * they leave what that rank has lost, and come, too.
+ */
+#ifndef SMD_ENGINE_LOSSES_H
+#define SMD_ENGINE_LOSSES_H
+
+struct smd_join;
+struct smd_member;
+struct smd_peer;
+
+/* The member has joined: tells other workers of its job what it has lost, if it says so and they
+ * were not told that. */
+void smd_losses_tell(struct smd_member *member, const struct smd_join *join);
+
+/* The worker was not connected when others were told. */
+void smd_losses_tell_new(struct smd_peer *peer);
+
+#endif
