@@ -75,8 +75,8 @@ struct smd_server_comm {
 	unsigned other;
 	uint64_t id;                 /* of an epoch's streams; 0: of the first */
 	bool optional;               /* it may be refused: its ranks then go on without */
-	uint64_t lost;               /* servers that ranks have lost who have come (losses.h), */
-	uint64_t lost_epoch;         /* of whose tables this was the last one's */
+	uint64_t lost;       /* while it forms: the table that ranks have lost who have come */
+	uint64_t lost_epoch; /* (losses.h), and its epoch: the latest that one has named */
 	unsigned asking;             /* members that wait for HELD */
 	uint64_t sought;             /* the last epoch that ranks have begun to agree on, */
 	uint64_t agreed;             /* and have agreed on: in between none may leave */

@@ -1,8 +1,8 @@
 /*
- * A rank that has lost all servers of a communicator's table joins streams at this one, which is in
- * no table (specs/design/epochs.md, "None of the table is left"). The others may not know yet: a
- * server that stands still tells nobody that it has lost a rank. So this one tells them (LOST), and
- * they leave what that rank has lost, and come, too.
+ * A rank that has lost all servers of a communicator's table joins streams at another one
+ * (specs/design/epochs.md, "None of the table is left"). The others may not know yet: a server that
+ * stands still tells nobody that it has lost a rank. So the one where it waits tells them (LOST),
+ * and they come, too.
  */
 #ifndef SMD_ENGINE_LOSSES_H
 #define SMD_ENGINE_LOSSES_H

@@ -271,6 +271,11 @@ static int peer_on_join(
 	if (ret) {
 		return ret;
 	}
+	if (frame->ordinal > UINT32_MAX || (frame->operation && !join.id)) {
+		return smd_error_set(error, EPROTO,
+			"JOIN: what was lost must be a later epoch's, got epoch %llu and id %llu",
+			(unsigned long long)frame->ordinal, (unsigned long long)join.id);
+	}
 	join.optional = frame->window != 0;
 	join.lost = frame->operation;
 	join.epoch = frame->ordinal;

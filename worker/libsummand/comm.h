@@ -64,6 +64,8 @@ struct smd_comm {
 				      that is left, or was when they were joined (group_rescue.h) */
 	struct event *rescue_late; /* other ranks are not waited for there any longer; NULL: none are */
 	bool rescue_gone;  /* because all that are left have lost a rank, which may have died */
+	bool rescue_told;  /* because another rank waits there that has lost all of them: this one
+			      has not */
 	bool rescue_whole; /* all ranks have come to some server */
 	struct smd_error rescue_why; /* what is said if it cannot go on, where a server has said
 					that; "": it has not, */
@@ -135,7 +137,8 @@ struct smd_comm {
 	bool (*rescue_from_gone)(struct smd_comm *comm, uint64_t last);
 	void (*rescue_changed)(struct smd_comm *comm);
 	void (*rescue_all_there)(struct smd_comm *comm);
-	void (*rescue_told)(struct smd_comm *comm, unsigned target, const struct smd_frame *frame);
+	void (*rescue_from_told)(
+		struct smd_comm *comm, unsigned target, const struct smd_frame *frame);
 	/* Begins without these servers, which the process goes on to use. */
 	void (*exclude)(struct smd_comm *comm, uint64_t targets);
 

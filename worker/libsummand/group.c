@@ -216,7 +216,7 @@ static int comm_create(struct smd_context *context, bool spare, const char *grou
 	comm->rescue_from_gone = smd_group_rescue_gone;
 	comm->rescue_changed = smd_group_rescue_changed;
 	comm->rescue_all_there = smd_group_rescue_all_there;
-	comm->rescue_told = smd_group_rescue_told;
+	comm->rescue_from_told = smd_group_rescue_told;
 	comm->waiter.resume = comm_on_stage;
 	comm->advance.run = comm_on_advance;
 	comm->join.run = smd_group_join;

@@ -349,7 +349,7 @@ static void comm_on_told_lost(struct smd_receiver *receiver, const struct smd_re
 {
 	struct smd_comm *comm = comm_of(receiver);
 
-	comm->rescue_told(comm, (unsigned)(remote->target - comm->context->targets), frame);
+	comm->rescue_from_told(comm, (unsigned)(remote->target - comm->context->targets), frame);
 }
 
 static void comm_on_settled(struct smd_receiver *receiver)

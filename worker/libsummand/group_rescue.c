@@ -28,7 +28,7 @@ static uint64_t make_id(const struct smd_comm *comm, unsigned target)
 /* Of the last table. */
 static bool comm_came_by_rescue(const struct smd_comm *comm)
 {
-	uint64_t serving = ~comm->now->dead;
+	uint64_t serving = ~comm->now->dead & smd_context_first(comm->context->ntargets);
 
 	return serving && comm->now->id == make_id(comm, (unsigned)__builtin_ctzll(serving));
 }
@@ -67,11 +67,21 @@ static void comm_fail(struct smd_comm *comm)
 	}
 }
 
+/* Told by another rank, this one has a table that serves, as far as it knows. */
+static void comm_give_up(struct smd_comm *comm)
+{
+	if (comm->rescue_told) {
+		smd_group_rescue_stop(comm);
+	} else {
+		comm_fail(comm);
+	}
+}
+
 static void comm_on_late(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	comm_fail(arg);
+	comm_give_up(arg);
 }
 
 static int comm_wait(struct smd_comm *comm, unsigned ms)
@@ -121,10 +131,6 @@ static int comm_begin(struct smd_comm *comm)
 	if (!comm->rescue_late || comm_wait(comm, find_patience_ms(comm))) {
 		return -ENOMEM;
 	}
-	smd_log(SMD_LOG_INFO, "libsummand",
-		"group %s: none is left of the reduction servers that it had taken in: it goes on "
-		"with others, if some are there",
-		comm->group);
 	smd_context_wake(context);
 	return 0;
 }
@@ -192,7 +198,7 @@ static void comm_go_on(struct smd_comm *comm)
 	}
 	if ((smd_rescue_asked(comm) & ~smd_rescue_over(comm)) == 0 &&
 		!smd_reconnection_tries(comm->context) && !some_rest(comm)) {
-		comm_fail(comm);
+		comm_give_up(comm);
 	}
 }
 
@@ -201,23 +207,9 @@ void smd_group_rescue_all_there(struct smd_comm *comm)
 	if (comm->rescue_late && !comm->rescue_whole) {
 		comm->rescue_whole = true;
 		comm->rescue_gone = false;
+		comm->rescue_told = false;
 		(void)comm_wait(comm, 1000 * comm->context->config.connect_timeout_s);
 	}
-}
-
-/* A rank may not have heard the last record yet, this one or the other. Who has heard more has what
- * is long over; and in a table that came by a rescue all were there. */
-void smd_group_rescue_told(struct smd_comm *comm, unsigned target, const struct smd_frame *frame)
-{
-	uint64_t index = comm->now->index;
-	uint64_t lost = frame->operation & ~comm->now->dead & ~comm->agreement.closed;
-
-	if (!smd_group_may_rescue(comm) || !comm_may_have_begun(comm) ||
-		frame->chunk != make_id(comm, target) || index > frame->ordinal + 1 ||
-		(index > frame->ordinal && comm_came_by_rescue(comm))) {
-		return;
-	}
-	smd_context_lose(comm->context, lost, "another rank has lost it");
 }
 
 static void comm_check_whole(struct smd_comm *comm)
@@ -247,13 +239,20 @@ static void comm_rescue(struct smd_comm *comm, uint64_t earlier)
 	if (comm->state == SMD_COMM_FAILED) {
 		return;
 	}
-	if (!comm->rescue_late && comm_begin(comm)) {
-		smd_group_fail_alone(comm);
-		return;
+	if (!comm->rescue_late) {
+		smd_log(SMD_LOG_INFO, "libsummand",
+			"group %s: none is left of the reduction servers that it had taken in: it "
+			"goes on with others, if some are there",
+			comm->group);
+		if (comm_begin(comm)) {
+			smd_group_fail_alone(comm);
+			return;
+		}
 	}
-	if (comm->rescue_gone &&
+	if ((comm->rescue_gone || comm->rescue_told) &&
 		comm->agreement.closed == UINT64_MAX) { /* the others are lost, too */
 		comm->rescue_gone = false;
+		comm->rescue_told = false;
 		(void)comm_wait(comm, find_patience_ms(comm));
 	}
 	smd_reconnection_hurry(comm->context, earlier);
@@ -270,6 +269,43 @@ bool smd_group_rescue_gone(struct smd_comm *comm, uint64_t last)
 	if (!comm->rescue_late && smd_group_may_rescue(comm) && comm_may_have_begun(comm)) {
 		comm->rescue_gone = true;
 		comm_rescue(comm, comm->agreement.closed & ~last);
+	} else if (comm->rescue_told) {
+		comm->rescue_told = false;
+		comm->rescue_gone = true;
 	}
 	return comm->rescue_late != NULL;
+}
+
+/* By a rank with this table, or the one before or after it, of which no server is left that both
+ * have. A rank that is two epochs further, or one by a rescue, to which all came, is past that. */
+static bool comm_is_meant(
+	const struct smd_comm *comm, unsigned target, const struct smd_frame *frame)
+{
+	uint64_t index = comm->now->index;
+	uint64_t left = ~comm->now->dead & ~comm->agreement.closed;
+
+	if (frame->ordinal > UINT32_MAX || index > frame->ordinal + 1 || left & ~frame->operation ||
+		!(smd_context_reach(comm->context) & comm->agreement.closed & 1ull << target)) {
+		return false;
+	}
+	return frame->chunk == make_id(comm, target) &&
+	       !(index > frame->ordinal && comm_came_by_rescue(comm));
+}
+
+void smd_group_rescue_told(struct smd_comm *comm, unsigned target, const struct smd_frame *frame)
+{
+	if (comm->rescue_late || !smd_group_may_rescue(comm) || !comm_may_have_begun(comm) ||
+		!comm_is_meant(comm, target, frame)) {
+		return;
+	}
+	smd_log(SMD_LOG_INFO, "libsummand",
+		"group %s: another rank waits at %s, and has lost all reduction servers that the "
+		"group had taken in",
+		comm->group, comm->context->targets[target].address);
+	comm->rescue_told = true;
+	if (comm_begin(comm)) { /* it finds out by itself, later */
+		smd_group_rescue_stop(comm);
+		return;
+	}
+	smd_group_rescue_changed(comm);
 }

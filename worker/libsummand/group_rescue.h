@@ -31,8 +31,11 @@ void smd_group_rescue(struct smd_comm *comm, uint64_t last);
  * JOINED, streams are over. */
 void smd_group_rescue_changed(struct smd_comm *comm);
 
-/* LOST, of some group: another rank waits at the target. If it is this group's, the servers that it
- * has lost are lost to this rank, too. */
+/*
+ * LOST, of some group: another rank waits at the target, and has lost all of its table. If that is
+ * this group's, it joins there, too. When all have come they leave what that rank has lost; where
+ * not all do in time, this one goes on as before.
+ */
 void smd_group_rescue_told(struct smd_comm *comm, unsigned target, const struct smd_frame *frame);
 
 /* All ranks have come to some server, and may take their time. */

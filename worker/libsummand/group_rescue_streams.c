@@ -44,6 +44,7 @@ void smd_group_rescue_stop(struct smd_comm *comm)
 		comm->rescue_late = NULL;
 	}
 	comm->rescue_gone = false;
+	comm->rescue_told = false;
 	comm->rescue_whole = false;
 	comm->rescue_why.text[0] = '\0';
 }

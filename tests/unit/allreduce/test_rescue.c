@@ -19,12 +19,13 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/hash.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/cuda/card.h"
 #include "worker/libsummand/comm.h"
 
-enum { RANKS = 3, COMMS_MAX = 70, LARGE = 60000, PATIENCE_S = 60 };
+enum { RANKS = 3, COMMS_MAX = 70, LARGE = 60000, PATIENCE_S = 60, IN_VAIN_US = 1000000 };
 enum { STAYS, BACK }; /* the last server of the table, and the one that is there again */
 
 static bool over_card;
@@ -33,7 +34,7 @@ static const struct smd_server_config enough = {
 	.memory_bytes = 256u << 20, .chunk_bytes = 64 << 10, .shards = 2};
 
 /* What happens to STAYS, while BACK is there and in no table. */
-enum fate { ENDS, IS_LOST_BY_ONE, IS_LOST_BY_ALL, BOTH_END };
+enum fate { ENDS, IS_LOST_BY_ONE, IS_LOST_BY_ALL, BOTH_END, SERVES };
 
 struct story {
 	struct pool *pool;
@@ -54,10 +55,26 @@ struct task {
 		HOLDS,
 		RELEASES
 	} taking_in;      /* rank 0's, of servers that are there again */
+	bool is_told;     /* that another rank waits at BACK, and has lost STAYS */
 	uint64_t reach;   /* what it reaches, */
 	uint64_t without; /* and what the table is without */
 	bool done;
 };
+
+/* LOST, as group_rescue.h has it. */
+static void tell(struct smd_comm *comm)
+{
+	const unsigned target = BACK;
+	uint64_t id = smd_hash(SMD_HASH_SEED, &comm->attempts, sizeof(comm->attempts));
+	const struct smd_frame frame = {
+		.kind = SMD_FRAME_LOST,
+		.chunk = smd_hash(id, &target, sizeof(target)) | 1,
+		.operation = 1u << STAYS,
+		.ordinal = comm->now->index,
+	};
+
+	comm->rescue_from_told(comm, BACK, &frame);
+}
 
 static void task_run(struct smd_task *posted)
 {
@@ -71,6 +88,9 @@ static void task_run(struct smd_task *posted)
 	if (task->loses) {
 		smd_context_lose(context, task->loses, "the test has it so");
 	}
+	if (task->is_told) {
+		tell(task->comm);
+	}
 	task->reach = smd_context_reach(context);
 	task->without = task->comm->now->dead & smd_context_first(context->ntargets);
 	smd_progress_lock(&context->progress);
@@ -83,13 +103,19 @@ static bool task_done(const void *arg)
 	return ((const struct task *)arg)->done;
 }
 
-static struct task do_on_owner(struct smd_comm *comm, uint64_t loses, int taking_in)
+static void do_task(struct task *task)
 {
 	static const struct smd_goal goal = {.done = task_done};
-	struct task task = {
-		.task = {.run = task_run}, .comm = comm, .loses = loses, .taking_in = taking_in};
 
-	smd_progress_await(&comm->context->progress, &task.task, &goal, &task, 0);
+	task->task.run = task_run;
+	smd_progress_await(&task->comm->context->progress, &task->task, &goal, task, 0);
+}
+
+static struct task do_on_owner(struct smd_comm *comm, uint64_t loses, int taking_in)
+{
+	struct task task = {.comm = comm, .loses = loses, .taking_in = taking_in};
+
+	do_task(&task);
 	return task;
 }
 
@@ -196,6 +222,11 @@ static void run_operations(struct pool_rank *rank)
 	if (loses) {
 		(void)do_on_owner(rank->comm, 1u << STAYS, LEAVES_IT);
 	}
+	if (story->fate == SERVES && rank->rank == 1) {
+		struct task told = {.comm = rank->comm, .is_told = true};
+
+		do_task(&told);
+	}
 	if (story->fate == BOTH_END) {
 		while (reduce_and_check(rank->comm, rank->rank, 0, buffer) == 0) {
 		}
@@ -228,6 +259,9 @@ static void *have_it_so(void *arg)
 		capture_await("is there and serves again", story->pool->servers[BACK].address);
 		pool_restart_server(story->pool, STAYS, &enough);
 	}
+	if (story->fate == SERVES) {
+		usleep(IN_VAIN_US);
+	}
 	atomic_store(&story->over, true);
 	return NULL;
 }
@@ -237,7 +271,9 @@ static void run(const char *transport, enum fate fate, int ncomms)
 	const struct smd_server_config configs[] = {enough, enough};
 	struct story story = {.fate = fate, .ncomms = ncomms};
 	struct pool pool;
-	unsigned before = capture_count("none is left of the reduction servers");
+	const char *says =
+		fate == SERVES ? "another rank waits at " : "none is left of the reduction servers";
+	unsigned before = capture_count(says);
 	pthread_t thread;
 
 	story.pool = &pool;
@@ -249,7 +285,7 @@ static void run(const char *transport, enum fate fate, int ncomms)
 	pthread_join(thread, NULL);
 	pool_stop(&pool);
 	pthread_barrier_destroy(&story.ready);
-	assert_true(capture_count("none is left of the reduction servers") > before);
+	assert_true(capture_count(says) > before);
 }
 
 /* Each rank finds it out by itself, and both communicators go on; then it is taken in again. */
@@ -287,6 +323,16 @@ static void the_one_that_is_there_ends_too(void **state)
 	run("tcp", BOTH_END, 2);
 }
 
+/* The others do not come, and its table serves: nothing has happened. */
+static void a_rank_is_told_in_vain(void **state)
+{
+	unsigned before = capture_count("it has lost a rank that lives");
+
+	(void)state;
+	run("tcp", SERVES, 2);
+	assert_int_equal(capture_count("it has lost a rank that lives"), before);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -295,6 +341,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(all_ranks_lose_the_last_one),
 		cmocka_unit_test(many_communicators_lose_the_last_one),
 		cmocka_unit_test(the_one_that_is_there_ends_too),
+		cmocka_unit_test(a_rank_is_told_in_vain),
 	};
 	int ret;
 
