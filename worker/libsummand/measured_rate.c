@@ -63,6 +63,11 @@ void smd_measured_rate_slice(
 	cost = (double)ns / (double)bytes;
 	one->second = one->slices == 0 ? INFINITY : fmin(one->second, fmax(one->least, cost));
 	one->least = one->slices == 0 ? cost : fmin(one->least, cost);
+	if (cost > one->most) {
+		one->most = cost;
+		one->most_ns = ns;
+		one->most_bytes = bytes;
+	}
 	one->ns += ns;
 	one->bytes += bytes;
 	one->slices++;
@@ -118,7 +123,8 @@ static bool processors_decide(
 	return 2 * (waited_ns - rate->waited_ns) > now_ns - rate->since_ns;
 }
 
-/* What a link carries is steady, and what a processor does for one of many is not. */
+/* What a link carries is steady, and what a processor does for one of many is not. The slowest
+ * slice does not count: the first result waits for the rank that begins last. */
 static bool is_steady(const struct smd_measured_rate *rate)
 {
 	double sum = 0;
@@ -128,7 +134,8 @@ static bool is_steady(const struct smd_measured_rate *rate)
 		const struct smd_measured_rate_shard *one = &rate->shards[s];
 
 		if (is_known(one)) {
-			sum += one->second * (double)one->bytes / (double)one->ns;
+			sum += one->second * (double)(one->bytes - one->most_bytes) /
+			       (double)(one->ns - one->most_ns);
 			known++;
 		}
 	}

@@ -21,7 +21,10 @@
 struct smd_measured_rate_shard {
 	double least;  /* ns that a byte took, */
 	double second; /* and the next after that */
-	uint64_t ns;   /* of all slices, */
+	double most;   /* the most, */
+	uint64_t most_ns; /* of this slice */
+	uint64_t most_bytes;
+	uint64_t ns; /* of all slices, */
 	uint64_t bytes;
 	unsigned slices;
 };

@@ -170,6 +170,27 @@ static void it_is_looked_at_again_soon_where_a_program_begins(void **state)
 	smd_measured_rate_destroy(&rate);
 }
 
+/* A program's first result waits for the rank that begins last: slices as one lab saw them, of 64
+ * MiB on 1 Gbit/s, by shard. */
+static void the_first_result_says_nothing_of_the_link(void **state)
+{
+	struct smd_measured_rate rate = start();
+
+	(void)state;
+	for (unsigned s = 0; s < SHARDS; s++) {
+		smd_measured_rate_slice(&rate, s, 258112, 98 * MS);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		for (unsigned s = 0; s < SHARDS; s++) {
+			smd_measured_rate_slice(&rate, s, 774336, 25 * MS);
+		}
+	}
+	assert_float_equal(
+		factor_at(&rate, 10000, 2 * SMD_SECOND_NS, 900 * (uint64_t)MS), 0.099, 1e-3);
+	assert_true(rate.links_decide);
+	smd_measured_rate_destroy(&rate);
+}
+
 /* Many processes wait on a host with few processors, and links that are slow for them decide all
  * the same: what these carry is steady. */
 static void steady_links_are_believed_beside_them(void **state)
@@ -275,6 +296,7 @@ int main(void)
 		cmocka_unit_test(the_fastest_count),
 		cmocka_unit_test(nothing_is_said_where_processors_decide),
 		cmocka_unit_test(it_is_looked_at_again_soon_where_a_program_begins),
+		cmocka_unit_test(the_first_result_says_nothing_of_the_link),
 		cmocka_unit_test(steady_links_are_believed_beside_them),
 		cmocka_unit_test(pressure_is_read),
 		cmocka_unit_test(it_is_said_anew_after_a_while),
