@@ -17,6 +17,9 @@
 #define CHUNK_LEAST  16384u        /* deal.c has these two: */
 #define WINDOW_LEAST 2u            /* of a slow shard, and weights that are drawn are few Mbit/s */
 #define ROUNDS_LEAST 4u
+#define TURNS_NS                                                                                   \
+	(MS_NS / 2) /* of the threads that a frame of each rank needs, some of which have few      \
+		       turns */
 #define HELD_ROUNDS                                                                                \
 	2u /* more, of each segment that counts as large: others are asked, and hear of it */
 #define BEGIN_NS   (3 * SMD_SECOND_NS)  /* what a late rank gives a server that is missing, */
@@ -30,7 +33,8 @@ static uint64_t busy_until_ns[RANKS_MAX];
 static uint64_t settled_ns; /* all that has gone wrong is found out and mended by then */
 static uint64_t work_ns;
 static uint64_t until_ns;   /* now allowed */
-static bool in_vain;        /* with the time for who waits in vain */
+static bool in_vain;        /* with the time for who waits in vain, */
+static bool settles;        /* and for who has failed and hears of more that are lost */
 static uint64_t longest_ns; /* of work_ns, */
 static uint64_t longest_at_ns;
 
@@ -75,8 +79,9 @@ static uint64_t find_work(const struct plan *plan)
 	size_t bytes = find_most_bytes(plan);
 	uint64_t wire_ns =
 		plan->rate_least_mbps ? 2 * DEPTH_MAX * bytes * 8000 / plan->rate_least_mbps : 0;
+	uint64_t round_ns = 2 * plan->delay_ms * MS_NS + (unsigned)plan->nranks * TURNS_NS;
 
-	return MARGIN_NS + wire_ns + 2 * find_rounds(plan, bytes) * plan->delay_ms * MS_NS;
+	return MARGIN_NS + wire_ns + find_rounds(plan, bytes) * round_ns;
 }
 
 static bool has_joined(const struct simulated_rank *rank)
@@ -142,18 +147,37 @@ static void expect(void)
 		}
 	}
 	in_vain = waits_in_vain();
+	settles = false;
 	until_ns = from + work_ns + (world.may_fail ? SETTLE_NS : 0) + (in_vain ? CONNECT_NS : 0);
 	virtual_allow_until(until_ns);
+}
+
+static bool some_settle(void)
+{
+	for (int r = 0; r < world.plan.nranks; r++) {
+		const struct simulated_rank *rank = &world.ranks[r];
+
+		for (unsigned i = 0; i < world.plan.ncomms && !rank->dead && !rank->over; i++) {
+			if (rank->comms[i] && rank->comms[i]->settling) {
+				return true;
+			}
+		}
+	}
+	return false;
 }
 
 /* A communicator fails without a word to this: who waits in vain since has its time, once. */
 static bool look_again(void)
 {
-	if (in_vain || !waits_in_vain()) {
+	if (!in_vain && waits_in_vain()) {
+		in_vain = true;
+		until_ns += CONNECT_NS;
+	} else if (!settles && some_settle()) {
+		settles = true;
+		until_ns += SETTLE_NS;
+	} else {
 		return false;
 	}
-	in_vain = true;
-	until_ns += CONNECT_NS;
 	virtual_allow_until(until_ns);
 	return true;
 }

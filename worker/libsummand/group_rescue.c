@@ -14,7 +14,7 @@
 #include "worker/libsummand/group_joining.h"
 #include "worker/libsummand/group_rescue_streams.h"
 
-#define COME_MS 700u /* who cannot go on says so within a second */
+#define DEAD_MS 700u /* a rank that died is named within a second */
 
 /* Never 0. Of the communicator and the server alone: some ranks may not have heard the last record.
  */
@@ -94,32 +94,17 @@ static int comm_wait(struct smd_comm *comm, unsigned ms)
 	return evtimer_add(comm->rescue_late, &patience) ? -ENOMEM : 0;
 }
 
-/* Of the table. */
-static bool some_were_silent(const struct smd_comm *comm)
-{
-	const struct smd_context *context = comm->context;
-
-	for (unsigned t = 0; t < context->ntargets; t++) {
-		if (!(comm->now->dead >> t & 1) && context->targets[t].silent) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/* All ranks see at once that a server has ended, and may take as long again to find that one is
- * silent. They may call nothing for a while where they are in poll mode, as this one. */
+/* Others may stand still, or find out by silence alone what this rank has seen at once. They may
+ * call nothing for a while where they are in poll mode, as this one. A rank that servers have lost
+ * is dead, mostly. */
 static unsigned find_patience_ms(const struct smd_comm *comm)
 {
 	const struct smd_config *config = &comm->context->config;
 
 	if (comm->rescue_gone) {
-		return COME_MS;
+		return DEAD_MS;
 	}
-	if (config->poll) {
-		return 1000 * config->connect_timeout_s;
-	}
-	return some_were_silent(comm) ? config->heartbeat_ms + COME_MS : COME_MS;
+	return config->poll ? 1000 * config->connect_timeout_s : config->heartbeat_ms + DEAD_MS;
 }
 
 static int comm_begin(struct smd_comm *comm)

@@ -2,6 +2,7 @@
 
 import os
 import random
+import signal
 import sys
 import time
 import unittest
@@ -40,6 +41,25 @@ class LostServerTest(ProgramTest):
             for server in servers:
                 self.end(server)
         self.assertGreater(taken_over, 0, f"seed {seed}: no server was lost while ranks worked")
+
+    def start_again(self, servers, addresses, k):
+        servers[k].kill()
+        servers[k].wait()
+        again = self.start_program("summand-reduction-server", f"--listen={addresses[k]}", "--memory-limit=64M", "--threads=2")
+        again.stdout.readline()
+        servers[k] = again
+
+    def test_both_are_started_again_while_a_rank_stands_still(self):
+        """The others wait for it at the one that is there: it comes, as one that stands still does where nothing is lost."""
+        servers, addresses, ranks = self.start_pool(2, "--sizes=4,256K", "--iters=3000", "--each")
+        ranks[1].send_signal(signal.SIGSTOP)
+        for k in range(2):
+            self.start_again(servers, addresses, k)
+            time.sleep(0.5)  # before the next one the others reach the first one, and it is in no table
+        time.sleep(1.5)
+        ranks[1].send_signal(signal.SIGCONT)
+        for rank in ranks:
+            self.assert_ended(rank, 0)
 
     def test_last_one_is_named_within_a_second(self):
         servers, addresses, ranks = self.start_pool(2, "--sizes=64K", "--iters=100000000", "--each")
