@@ -6,8 +6,9 @@
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/shard.h"
 
-#define CONTROLS_MOST (SMD_LANE_CONTROLS_MAX / 4) /* the others are for what must be said */
+#define CONTROLS_MOST (SMD_LANE_CONTROLS_MAX / 4) /* the rest is for what must be said */
 
+/* Who does not hear it finds out by silence. */
 static void peer_tell(struct smd_peer *peer, const struct smd_server_comm *comm)
 {
 	struct smd_frame frame = {
@@ -23,25 +24,22 @@ static void peer_tell(struct smd_peer *peer, const struct smd_server_comm *comm)
 }
 
 /* Of an epoch all say the same. */
-static bool comm_note_lost(struct smd_server_comm *comm, const struct smd_join *join)
+static bool comm_note_lost(struct smd_server_comm *comm, const struct smd_frame *frame)
 {
-	bool later = join->epoch > comm->lost_epoch;
-
-	if (!join->lost || (!later && (join->epoch < comm->lost_epoch || comm->lost))) {
+	if (comm->lost && frame->ordinal <= comm->lost_epoch) {
 		return false;
 	}
-	comm->lost = join->lost;
-	comm->lost_epoch = join->epoch;
+	comm->lost = frame->operation;
+	comm->lost_epoch = frame->ordinal;
 	return true;
 }
 
-/* Who has come already knows what to make of it. */
-void smd_losses_tell(struct smd_member *member, const struct smd_join *join)
+void smd_losses_tell(struct smd_member *member, const struct smd_frame *frame)
 {
 	struct smd_server_comm *comm = member->comm;
 	struct smd_peer *peer;
 
-	if (!comm || !comm_note_lost(comm, join) || comm->state != SMD_SERVER_COMM_FORMING) {
+	if (!comm || comm->state != SMD_SERVER_COMM_FORMING || !comm_note_lost(comm, frame)) {
 		return;
 	}
 	TAILQ_FOREACH (peer, &member->peer->shard->peers, link) {

@@ -216,7 +216,7 @@ static int peer_on_header(
 	}
 	if (frame->kind != SMD_FRAME_INPUT && frame->kind != SMD_FRAME_LEAVE &&
 		frame->kind != SMD_FRAME_SHRUNK && frame->kind != SMD_FRAME_AGREE &&
-		frame->kind != SMD_FRAME_HELD) {
+		frame->kind != SMD_FRAME_HELD && frame->kind != SMD_FRAME_LOST) {
 		return smd_error_set(error, EPROTO, "%s: must not be sent to a shard",
 			smd_frame_kind_name(frame->kind));
 	}
@@ -238,6 +238,11 @@ static int peer_on_header(
 		return smd_error_set(error, EPROTO, "HELD: ordinal must be at most %llu, got %llu",
 			(unsigned long long)peer->rx_member->next,
 			(unsigned long long)frame->ordinal);
+	}
+	if (frame->kind == SMD_FRAME_LOST && (!frame->operation || frame->ordinal > UINT32_MAX)) {
+		return smd_error_set(error, EPROTO,
+			"LOST: must name servers, and an epoch of 32 bits, got %llx and %llu",
+			(unsigned long long)frame->operation, (unsigned long long)frame->ordinal);
 	}
 	return 0;
 }
@@ -271,14 +276,7 @@ static int peer_on_join(
 	if (ret) {
 		return ret;
 	}
-	if (frame->ordinal > UINT32_MAX || (frame->operation && !join.id)) {
-		return smd_error_set(error, EPROTO,
-			"JOIN: what was lost must be a later epoch's, got epoch %llu and id %llu",
-			(unsigned long long)frame->ordinal, (unsigned long long)join.id);
-	}
 	join.optional = frame->window != 0;
-	join.lost = frame->operation;
-	join.epoch = frame->ordinal;
 	member = peer_add(peer, frame, error);
 	if (!member) {
 		return -EPROTO;
@@ -293,7 +291,6 @@ static int peer_on_join(
 		smd_comms_reach_all(&peer->shard->comms, peer->hello.job)) {
 		peers_tell_others(peer->shard, peer->hello.job);
 	}
-	smd_losses_tell(member, &join);
 	return 0;
 }
 
@@ -340,6 +337,9 @@ static int peer_on_frame(
 		if (peer->rx_member->comm) {
 			smd_server_comm_held(peer->rx_member, frame->ordinal, frame->window);
 		}
+		return 0;
+	case SMD_FRAME_LOST:
+		smd_losses_tell(peer->rx_member, frame);
 		return 0;
 	case SMD_FRAME_PONG: /* that something has come is all it says */
 		return 0;

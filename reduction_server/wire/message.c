@@ -196,8 +196,6 @@ int smd_join_decode(
 	join.attempt = smd_reader_get(&reader, 8);
 	join.id = smd_reader_get(&reader, 8);
 	join.optional = false;
-	join.lost = 0;
-	join.epoch = 0;
 	if (!complete(&reader) || join.group[0] == '\0') {
 		return malformed("JOIN", length, error);
 	}

@@ -83,10 +83,6 @@ struct smd_join {
 	uint64_t attempt; /* of this rank to join: another number each time */
 	uint64_t id;      /* of an epoch's streams; 0: of the first */
 	bool optional;    /* said by the frame's `window`: it may be refused */
-	/* Said by the frame's `operation` and `ordinal`, in a rescue: */
-	uint64_t lost; /* the servers of the rank's last table, where it has lost all of them: a bit
-			  each, by their places in the list of servers; else 0 */
-	uint64_t epoch; /* that table's */
 };
 
 /* ABORT and GONE, and a LEAVE that gives a reason. */

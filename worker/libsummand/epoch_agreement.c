@@ -429,7 +429,11 @@ static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *m
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 	struct smd_seal *seal;
 
-	/* A server that is lost in an earlier epoch may serve in this one. */
+	/* A server that is lost in an earlier epoch may serve in this one. A rank that had lost all
+	 * before it has heard of this one can hear of it only where it waits. */
+	if (message->epoch < comm->now->index && message->dead == UINT64_MAX && agreement->last) {
+		smd_epoch_say(comm, agreement->last);
+	}
 	if (message->epoch < comm->now->index || make_seals(comm)) {
 		return;
 	}

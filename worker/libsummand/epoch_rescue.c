@@ -30,7 +30,7 @@ uint64_t smd_rescue_lost_table(const struct smd_comm *comm)
 {
 	uint64_t table = ~comm->now->dead & smd_context_first(comm->context->ntargets);
 
-	return table & ~comm->agreement.closed ? 0 : table;
+	return comm->rescue_gone || !(table & ~comm->agreement.closed) ? table : 0;
 }
 
 const struct smd_epoch *smd_rescue_whole(const struct smd_comm *comm)

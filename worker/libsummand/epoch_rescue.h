@@ -13,7 +13,8 @@ struct smd_epoch_record;
 /* The servers that this rank has asked for such streams. */
 uint64_t smd_rescue_asked(const struct smd_comm *comm);
 
-/* The last table's, where this rank has lost all of them; else none. */
+/* The last table's, where this rank has lost all of them, or all that are left have lost some rank;
+ * else none. */
 uint64_t smd_rescue_lost_table(const struct smd_comm *comm);
 
 /* One of which all shards have all ranks, the first by its server's number; or NULL. */

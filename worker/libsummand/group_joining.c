@@ -45,15 +45,14 @@ void smd_group_ask(struct smd_flow *flow)
 	};
 	uint8_t payload[SMD_CONTROL_MAX];
 
-	if (flow->epoch->rescues) {
-		frame.operation = smd_rescue_lost_table(comm);
-		frame.ordinal = comm->now->index;
-	}
 	frame.window =
 		flow->epoch == comm->candidate || (comm->spare && flow->epoch == &comm->base);
 	snprintf(join.group, sizeof(join.group), "%s", comm->group);
 	flow->asked = true;
 	smd_remote_send_frame(flow->remote, &frame, payload, smd_join_encode(&join, payload));
+	if (flow->epoch->rescues) {
+		smd_group_rescue_say_lost(flow);
+	}
 }
 
 /* All shards that are left, and have all ranks, have said JOINED. */

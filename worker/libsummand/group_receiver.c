@@ -78,32 +78,23 @@ static void comm_lose_candidate(struct smd_flow *flow, const struct smd_abort *a
 	smd_epoch_change_stands(flow->comm, false);
 }
 
-/* It is being drained and forms no group any more, or has no memory for this one, which goes on
- * without it, if there is another. */
-static bool comm_goes_without(struct smd_flow *flow, struct smd_abort *abort)
+/* It forms no group any more: this one goes on without it, if there is another. */
+static bool comm_leaves_draining(struct smd_flow *flow, struct smd_abort *abort)
 {
 	struct smd_comm *comm = flow->comm;
 	uint64_t bit = 1ull << flow->target;
-	bool drains = abort->err == ESHUTDOWN && comm->context->drains & bit;
-	bool lacks = abort->err == ENOSPC && !comm->spare;
-	bool last = (comm->agreement.closed | bit) == UINT64_MAX;
 
 	if (comm->state != SMD_COMM_JOINING || flow->epoch->rescues ||
-		!(drains || (lacks && !last))) {
+		!(comm->context->drains & bit)) {
 		return false;
 	}
-	if (last) {
+	if ((comm->agreement.closed | bit) == UINT64_MAX) {
 		comm_name_server(flow, abort);
 		smd_group_rescue_note(comm, -ESHUTDOWN, abort->text);
 		if (!smd_group_may_rescue(comm)) {
 			smd_group_fail(comm, -ESHUTDOWN, abort->text);
 			return true;
 		}
-	}
-	if (lacks) {
-		comm_name_server(flow, abort);
-		smd_log(SMD_LOG_WARN, "libsummand", "group %s goes on without %s", comm->group,
-			abort->text);
 	}
 	smd_group_exclude(comm, bit);
 	return true;
@@ -120,7 +111,7 @@ static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 	if (ret) {
 		return ret;
 	}
-	if (comm_goes_without(flow, &abort)) {
+	if (abort.err == ESHUTDOWN && comm_leaves_draining(flow, &abort)) {
 		return 0;
 	}
 	if (abort.err == ESHUTDOWN && comm->context->ntargets > 1) { /* it goes; others may go on */
@@ -128,7 +119,7 @@ static int comm_on_abort(struct smd_flow *flow, const struct smd_frame *frame,
 		smd_context_lose(comm->context, 1ull << flow->target, abort.text);
 		return 0;
 	}
-	if (abort.err == ESHUTDOWN) {
+	if (abort.err == ESHUTDOWN || (abort.err == ENOSPC && comm->context->ntargets > 1)) {
 		comm_name_server(flow, &abort);
 	}
 	if (flow->epoch == comm->candidate) {

@@ -71,7 +71,7 @@ static void comm_fail(struct smd_comm *comm)
 static void comm_give_up(struct smd_comm *comm)
 {
 	if (comm->rescue_told) {
-		smd_group_rescue_stop(comm);
+		smd_group_rescue_rests(comm, 0);
 	} else {
 		comm_fail(comm);
 	}
@@ -192,7 +192,6 @@ void smd_group_rescue_all_there(struct smd_comm *comm)
 	if (comm->rescue_late && !comm->rescue_whole) {
 		comm->rescue_whole = true;
 		comm->rescue_gone = false;
-		comm->rescue_told = false;
 		(void)comm_wait(comm, 1000 * comm->context->config.connect_timeout_s);
 	}
 }
@@ -203,6 +202,7 @@ static void comm_check_whole(struct smd_comm *comm)
 		return;
 	}
 	smd_group_rescue_all_there(comm);
+	comm->rescue_told = false;
 	if (comm->agreement.closed != UINT64_MAX) { /* which comes back here */
 		smd_context_lose(
 			comm->context, ~comm->agreement.closed, "it has lost a rank that lives");
@@ -217,6 +217,16 @@ void smd_group_rescue_changed(struct smd_comm *comm)
 {
 	comm_go_on(comm);
 	comm_check_whole(comm);
+}
+
+/* Where it stands already: who joins since says it then. */
+static void comm_say_lost(const struct smd_comm *comm)
+{
+	for (const struct smd_epoch *rescue = comm->rescues; rescue; rescue = rescue->next) {
+		for (unsigned i = 0; i < rescue->nserving; i++) {
+			smd_group_rescue_say_lost(&rescue->flows[rescue->remotes[i]]);
+		}
+	}
 }
 
 static void comm_rescue(struct smd_comm *comm, uint64_t earlier)
@@ -240,6 +250,7 @@ static void comm_rescue(struct smd_comm *comm, uint64_t earlier)
 		comm->rescue_told = false;
 		(void)comm_wait(comm, find_patience_ms(comm));
 	}
+	comm_say_lost(comm);
 	smd_reconnection_hurry(comm->context, earlier);
 	smd_group_rescue_changed(comm);
 }
@@ -257,6 +268,8 @@ bool smd_group_rescue_gone(struct smd_comm *comm, uint64_t last)
 	} else if (comm->rescue_told) {
 		comm->rescue_told = false;
 		comm->rescue_gone = true;
+		(void)comm_wait(comm, find_patience_ms(comm));
+		comm_say_lost(comm);
 	}
 	return comm->rescue_late != NULL;
 }

@@ -37,6 +37,22 @@ void smd_group_rescue_leave(struct smd_comm *comm, uint64_t targets)
 	}
 }
 
+void smd_group_rescue_say_lost(const struct smd_flow *flow)
+{
+	const struct smd_comm *comm = flow->comm;
+	struct smd_frame frame = {
+		.kind = SMD_FRAME_LOST,
+		.comm = flow->epoch->receiver.number,
+		.rank = comm->rank,
+		.operation = smd_rescue_lost_table(comm),
+		.ordinal = comm->now->index,
+	};
+
+	if (frame.operation && flow->asked && !flow->joined && !flow->dead && !flow->over) {
+		smd_remote_send_frame(flow->remote, &frame, NULL, 0);
+	}
+}
+
 void smd_group_rescue_stop(struct smd_comm *comm)
 {
 	if (comm->rescue_late) {

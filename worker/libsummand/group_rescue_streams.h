@@ -33,4 +33,8 @@ void smd_group_rescue_drains(struct smd_comm *comm);
 /* The communicator ends: leaves all. */
 void smd_group_rescue_end(struct smd_comm *comm);
 
+/* LOST, in a rescue's stream that has been asked for, where this rank has lost all of its table, or
+ * all of it has lost some rank: so that others come there. */
+void smd_group_rescue_say_lost(const struct smd_flow *flow);
+
 #endif

@@ -39,9 +39,12 @@ static void open_worker(struct raw *raw, const char *replica)
 	raw_greet(raw, replica);
 }
 
+/* lost: none: it says nothing of it. */
 static void join_rescue(struct raw *raw, unsigned rank, uint64_t lost)
 {
-	const struct smd_frame frame = {.kind = SMD_FRAME_JOIN,
+	const struct smd_frame frame = {
+		.kind = SMD_FRAME_JOIN, .comm = NUMBER, .rank = (uint16_t)rank};
+	const struct smd_frame said = {.kind = SMD_FRAME_LOST,
 		.comm = NUMBER,
 		.rank = (uint16_t)rank,
 		.operation = lost,
@@ -50,6 +53,9 @@ static void join_rescue(struct raw *raw, unsigned rank, uint64_t lost)
 	uint8_t payload[SMD_CONTROL_MAX];
 
 	raw_send(raw, frame, payload, smd_join_encode(&join, payload));
+	if (lost) {
+		raw_send(raw, said, NULL, 0);
+	}
 }
 
 /* Of what a worker is told nothing is about LOST: it is answered before that. */
