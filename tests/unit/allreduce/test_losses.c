@@ -121,12 +121,33 @@ static void who_has_lost_nothing_has_nothing_told(void **state)
 	}
 }
 
+static void what_names_nobody_ends_the_lane(void **state)
+{
+	const struct smd_frame wrong[] = {
+		{.kind = SMD_FRAME_LOST, .comm = NUMBER},
+		{.kind = SMD_FRAME_LOST, .comm = NUMBER, .operation = 1, .ordinal = 1ull << 32},
+		{.kind = SMD_FRAME_LOST, .comm = NUMBER + 1, .operation = 1},
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++) {
+		struct raw raw;
+
+		open_worker(&raw, "worker");
+		join_rescue(&raw, 0, 0);
+		raw_send(&raw, wrong[i], NULL, 0);
+		raw_expect_end(&raw);
+		raw_close(&raw);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(others_of_the_job_are_told_once, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(
 			who_has_lost_nothing_has_nothing_told, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(what_names_nobody_ends_the_lane, set_up, tear_down),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
