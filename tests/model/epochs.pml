@@ -24,6 +24,8 @@
  *   RANK_DIES  a fault may be the end of a rank too
  *   OTHERS     a bit for each server that is there and in no table at first: ranks go on with one of them when none of
  *              their table is left. With JOINS the last one is among them
+ *   TOLD       they may tell ranks that have lost none of it, who join there, too. A table's server that stands still, and is
+ *              found silent at any later time, is one that has died; one that stands for a while is one that says GONE late
  */
 #ifdef BUG_RESCUE_TAKES_ON /* the same, where ranks go on with a server outside their table */
 #define BUG_TAKE_ON
@@ -96,6 +98,11 @@ byte asked[RANKS];    /* servers outside its table whose streams it joins, */
 byte whole[RANKS];    /* which all ranks have joined, */
 byte rejoined[RANKS]; /* and it has heard JOINED */
 byte on_way[RANKS];   /* servers that carry the last record to it in these streams */
+#endif
+#ifdef TOLD
+byte tells[3];        /* LOST, by each server: epoch + 1 of a rank that waits there and has lost that table; it may be heard late */
+byte told[RANKS];     /* servers from which it has heard that */
+byte comes;           /* ranks that join other servers though they have lost none of their table */
 #endif
 
 /* SEALED: what a rank says is what it has, for nothing of that changes while it is sealed; and the servers that
@@ -380,6 +387,17 @@ static int in_rescue(int r)
 #endif
 }
 
+/* Or it waits at other servers because it was told. */
+static int waits(int r)
+{
+#ifdef TOLD
+	if (works(r) && in(now.comes, r)) {
+		return 1;
+	}
+#endif
+	return in_rescue(r);
+}
+
 /* Servers outside its table that it has lanes to. */
 static int others(int r)
 {
@@ -620,7 +638,7 @@ static void say_epoch(void)
 /* Each server has one group, for all records. A rank may reach it later than others do. */
 static int can_join(int r, int s)
 {
-	return in_rescue(r) && in(now.alive & others(r) & ~now.asked[r], s);
+	return waits(r) && in(now.alive & others(r) & ~now.asked[r], s);
 }
 
 /* The shard forms a group of those that join, and has said JOINED when all have. Who has left one that has formed, and
@@ -637,7 +655,52 @@ static void join(int r, int s)
 	for (q = 0; q < RANKS; q++) {
 		now.whole[q] |= formed;
 	}
+#ifdef TOLD
+	if (!formed && lanes(r) == 0 && now.tells[s] <= now.epoch[r]) {
+		now.tells[s] = now.epoch[r] + 1;
+		for (q = 0; q < RANKS; q++) {
+			now.told[q] = (now.told[q] & ~(1 << s)) | (q == r) << s;
+		}
+	}
+#endif
 }
+
+#ifdef TOLD
+/* All have gone on since without that table, or this rank has nothing left to lose. */
+static int is_past(int r, int e)
+{
+	int table = ALL & ~now.dead[now.epoch[r]];
+
+	return now.epoch[r] > e + 1 || (now.epoch[r] > e && (table & ~now.dead[e]) == 0) || (now.epoch[r] == e && now.closed[r] == ALL);
+}
+
+/* And it has no server that the other rank may have. */
+static int can_be_told(int r, int s)
+{
+	int e = now.tells[s] - 1;
+
+	return works(r) && !waits(r) && in(now.alive & others(r) & ~now.told[r], s) && e >= 0 && !is_past(r, e) &&
+	       (lanes(r) & now.dead[e]) == 0;
+}
+
+static void be_told(int r, int s)
+{
+	now.told[r] |= 1 << s;
+	now.comes |= 1 << r;
+	if (can_join(r, s)) {
+		join(r, s);
+	}
+}
+
+/* Not all came in time: it stays in these streams. */
+static void stop_waiting(int r)
+{
+	now.comes &= ~(1 << r);
+#ifdef BUG_TOLD_LEAVES /* it leaves them */
+	leave(r, ALL);
+#endif
+}
+#endif
 
 /* It may have no need of it any more. */
 static int can_hear_joined(int r, int s)
@@ -650,13 +713,13 @@ static void hear_joined(int r, int s)
 	now.rejoined[r] |= 1 << s;
 }
 
-/* As soon as a rank needs a server, and has JOINED of one, now or long since: it loses those that have said GONE, and rank 0
- * says its last record again. */
+/* As soon as a rank needs a server, or waits at one, and has JOINED of one, now or long since: it loses what is left of its
+ * table, and rank 0 says its last record again. */
 static void go_on(int r)
 {
 	int q;
 
-	if (!in_rescue(r) || !now.rejoined[r]) {
+	if (!waits(r) || !now.rejoined[r]) {
 		return;
 	}
 	if (now.closed[r] != ALL) {
@@ -676,6 +739,9 @@ static void go_on(int r)
 static void leave_by_record(int r)
 {
 	now.on_way[r] = 0;
+#ifdef TOLD
+	now.comes &= ~(1 << r);
+#endif
 #ifdef BUG_ONE_GROUP /* it leaves them all, and joins them again */
 	leave(r, ALL);
 #else
@@ -1308,6 +1374,19 @@ static void forget(void)
 	for (i = 0; i < STREAMS; i++) {
 		forget_parts(i);
 	}
+#ifdef TOLD
+	for (i = 0; i < RANKS * 3; i++) {
+		int r = i % RANKS, s = i / RANKS;
+
+		now.comes &= ~(in_rescue(r) << r);
+		now.tells[s] = in(now.alive, s) ? now.tells[s] : 0;
+		if (now.tells[s] == 0) {
+			now.told[r] &= ~(1 << s);
+		} else if (!works(r) || is_past(r, now.tells[s] - 1)) {
+			now.told[r] |= 1 << s;
+		}
+	}
+#endif
 #if ASKS > 0
 	if (now.stands) {
 		return;
@@ -1368,6 +1447,10 @@ static void each_of_both(void)
 	one_byte(&now.whole[1], &now.whole[2]);
 	one_byte(&now.rejoined[1], &now.rejoined[2]);
 	one_byte(&now.on_way[1], &now.on_way[2]);
+#endif
+#ifdef TOLD
+	one_byte(&now.told[1], &now.told[2]);
+	one_bit(&now.comes);
 #endif
 #ifdef RANK_DIES
 	one_bit(&now.died);
@@ -1459,9 +1542,18 @@ static void check_end(void)
 #ifdef OTHERS
 #define OF_RESCUE(s, r) \
 	STEP(can_join (r, s), join(r, s)) \
-	STEP(can_hear_joined (r, s), hear_joined(r, s))
+	STEP(can_hear_joined (r, s), hear_joined(r, s)) \
+	OF_TOLD(s, r)
 #else
 #define OF_RESCUE(s, r)
+#endif
+
+#ifdef TOLD
+#define OF_TOLD(s, r) STEP(can_be_told (r, s), be_told(r, s))
+#define OF_WAIT(r) STEP(waits (r) && !in_rescue (r), stop_waiting(r))
+#else
+#define OF_TOLD(s, r)
+#define OF_WAIT(r)
 #endif
 
 #define OF_STREAM(e, s, r) \
@@ -1485,6 +1577,7 @@ static void check_end(void)
 	STEP(can_apply (r), apply(r)) \
 	STEP(can_die (r), die(r)) \
 	STEP(can_abort (r), give_up(r)) \
+	OF_WAIT(r) \
 	OF_CANDIDATE(r)
 
 #if ASKS > 0
