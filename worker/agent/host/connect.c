@@ -7,29 +7,50 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "reduction_server/base/clock.h"
+
 #define ROUNDS     10   /* over all addresses */
 #define TRY_MS     3000 /* for one */
 #define PAUSE_MS   1000 /* after each round */
 #define FIRST_KEPT 3    /* number of a descriptor */
 
-/* Byte by byte: what follows is the link's. */
-int smd_invitation_read(struct smd_invitation *out, struct smd_error *error)
+/* Whether there is something to be read before that time. */
+static bool await_input(int fd, uint64_t until_ns)
 {
+	struct pollfd ready = {.fd = fd, .events = POLLIN};
+	int n;
+
+	do {
+		uint64_t now_ns = smd_clock_ns();
+		uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / 1000000 : 0;
+
+		n = poll(&ready, 1, (int)left_ms);
+	} while (n < 0 && errno == EINTR);
+	return n > 0;
+}
+
+/* Byte by byte: what follows is the link's. */
+int smd_invitation_read(
+	int fd, unsigned within_s, struct smd_invitation *out, struct smd_error *error)
+{
+	uint64_t until_ns = smd_clock_ns() + within_s * (uint64_t)SMD_SECOND_NS;
 	char *line = malloc(SMD_INVITATION_MAX);
+	bool in_time = true;
 	size_t used = 0;
-	int ret = -EPROTO;
+	int ret;
 
 	if (!line) {
 		return smd_error_set(error, ENOMEM, "%s", strerror(ENOMEM));
 	}
-	while (used < SMD_INVITATION_MAX) {
-		ssize_t got = read(STDIN_FILENO, line + used, 1);
+	while (used < SMD_INVITATION_MAX && (in_time = await_input(fd, until_ns))) {
+		ssize_t got = read(fd, line + used, 1);
 
 		if (got < 0 && errno == EINTR) {
 			continue;
@@ -39,7 +60,11 @@ int smd_invitation_read(struct smd_invitation *out, struct smd_error *error)
 		}
 		used++;
 	}
-	ret = smd_invitation_decode(line, used, out, error);
+	ret = in_time ? smd_invitation_decode(line, used, out, error)
+		      : smd_error_set(error, ETIMEDOUT,
+				"standard input: a whole invitation must come within %u s, got %zu "
+				"bytes of it",
+				within_s, used);
 	explicit_bzero(line, used);
 	free(line);
 	return ret;

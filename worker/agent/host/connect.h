@@ -4,8 +4,10 @@
 
 #include "worker/agent/wire/invitation.h"
 
-/* Reads the invitation from standard input. 0, or -errno with a text. */
-int smd_invitation_read(struct smd_invitation *out, struct smd_error *error);
+/* Reads the invitation. Whoever starts an agent sends it at once; the way may have ended since, and
+ * nobody told. 0, or -errno with a text. */
+int smd_invitation_read(
+	int fd, unsigned within_s, struct smd_invitation *out, struct smd_error *error);
 
 /* Connects to the runner's addresses in turn. A non-blocking socket, or -errno with a text. */
 int smd_runner_connect(const struct smd_invitation *invitation, struct smd_error *error);

@@ -31,6 +31,7 @@
 #define FULL       (1u << 20) /* bytes that wait for the runner */
 #define FOLDER     "summand-agent-"
 #define FOLDER_YOUNG_S 60
+#define INVITED_S      60
 
 static const int watched_signals[] = {SIGCHLD, SIGINT, SIGTERM, SIGHUP};
 
@@ -453,7 +454,7 @@ static int add_number(struct host *host, const char *variable, struct smd_error 
 static int host_open(
 	struct host *host, const struct smd_host_options *options, struct smd_error *error)
 {
-	int ret = smd_invitation_read(&host->invitation, error);
+	int ret = smd_invitation_read(STDIN_FILENO, INVITED_S, &host->invitation, error);
 
 	if (!ret && host->invitation.protocol != SMD_AGENT_PROTOCOL &&
 		host->invitation.protocol) {
