@@ -424,17 +424,27 @@ static bool is_said_again(const struct smd_seal *seal, const struct smd_epoch_me
 	       memcmp(seal->done, message->streams, message->nstreams * sizeof(*seal->done)) == 0;
 }
 
+/* A server that is lost in an earlier epoch may serve in this one. But a rank that had lost all
+ * before it has heard of this one can hear of it only where it waits. Where this rank waits, too,
+ * it says it when all have come; and of a rescue each rank has lost all before. */
+static void tell_again(struct smd_comm *comm, const struct smd_epoch_message *message)
+{
+	if (message->dead == UINT64_MAX && comm->agreement.last && !comm->rescue_late &&
+		!smd_rescue_made(comm->now)) {
+		smd_epoch_say(comm, comm->agreement.last);
+	}
+}
+
 static void take_sealed(struct smd_comm *comm, const struct smd_epoch_message *message)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 	struct smd_seal *seal;
 
-	/* A server that is lost in an earlier epoch may serve in this one. A rank that had lost all
-	 * before it has heard of this one can hear of it only where it waits. */
-	if (message->epoch < comm->now->index && message->dead == UINT64_MAX && agreement->last) {
-		smd_epoch_say(comm, agreement->last);
+	if (message->epoch < comm->now->index) {
+		tell_again(comm, message);
+		return;
 	}
-	if (message->epoch < comm->now->index || make_seals(comm)) {
+	if (make_seals(comm)) {
 		return;
 	}
 	seal = &agreement->seals[message->rank];

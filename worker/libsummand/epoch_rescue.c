@@ -1,6 +1,7 @@
 /* Finds out which servers have all ranks, where none of the table is left. */
 #include "worker/libsummand/epoch_rescue.h"
 
+#include "reduction_server/base/hash.h"
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/repair.h"
 
@@ -14,6 +15,21 @@ static bool has_all(const struct smd_epoch *rescue)
 		}
 	}
 	return true;
+}
+
+uint64_t smd_rescue_id(const struct smd_comm *comm, unsigned target)
+{
+	uint64_t id = smd_hash(SMD_HASH_SEED, &comm->attempts, sizeof(comm->attempts));
+
+	return smd_hash(id, &target, sizeof(target)) | 1;
+}
+
+bool smd_rescue_made(const struct smd_epoch *epoch)
+{
+	uint64_t serving = ~epoch->dead & smd_context_first(epoch->comm->context->ntargets);
+
+	return serving &&
+	       epoch->id == smd_rescue_id(epoch->comm, (unsigned)__builtin_ctzll(serving));
 }
 
 uint64_t smd_rescue_asked(const struct smd_comm *comm)

@@ -10,6 +10,13 @@
 
 struct smd_epoch_record;
 
+/* Of such streams at the target: of the communicator and the server alone, since some ranks may not
+ * have heard the last record. Never 0. */
+uint64_t smd_rescue_id(const struct smd_comm *comm, unsigned target);
+
+/* Whether the epoch is of streams that were joined so: all ranks had come to its server. */
+bool smd_rescue_made(const struct smd_epoch *epoch);
+
 /* The servers that this rank has asked for such streams. */
 uint64_t smd_rescue_asked(const struct smd_comm *comm);
 

@@ -5,7 +5,7 @@
 #include <event2/event.h>
 #include <stdio.h>
 
-#include "reduction_server/base/hash.h"
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/epoch_rescue.h"
@@ -15,23 +15,6 @@
 #include "worker/libsummand/group_rescue_streams.h"
 
 #define DEAD_MS 700u /* a rank that died is named within a second */
-
-/* Never 0. Of the communicator and the server alone: some ranks may not have heard the last record.
- */
-static uint64_t make_id(const struct smd_comm *comm, unsigned target)
-{
-	uint64_t id = smd_hash(SMD_HASH_SEED, &comm->attempts, sizeof(comm->attempts));
-
-	return smd_hash(id, &target, sizeof(target)) | 1;
-}
-
-/* Of the last table. */
-static bool comm_came_by_rescue(const struct smd_comm *comm)
-{
-	uint64_t serving = ~comm->now->dead & smd_context_first(comm->context->ntargets);
-
-	return serving && comm->now->id == make_id(comm, (unsigned)__builtin_ctzll(serving));
-}
 
 static bool comm_may_have_begun(const struct smd_comm *comm)
 {
@@ -70,8 +53,10 @@ static void comm_fail(struct smd_comm *comm)
 /* Told by another rank, this one has a table that serves, as far as it knows. */
 static void comm_give_up(struct smd_comm *comm)
 {
-	if (comm->rescue_told) {
-		smd_group_rescue_rests(comm, 0);
+	if (comm->rescue_told) { /* what others may still be told to go on with stands */
+		smd_group_rescue_leave(comm,
+			(smd_rescue_over(comm) & ~smd_rescue_lost(comm)) | comm->context->drains);
+		smd_group_rescue_stop(comm);
 	} else {
 		comm_fail(comm);
 	}
@@ -84,13 +69,16 @@ static void comm_on_late(evutil_socket_t fd, short what, void *arg)
 	comm_give_up(arg);
 }
 
+/* At least so long from now. */
 static int comm_wait(struct smd_comm *comm, unsigned ms)
 {
 	const struct timeval patience = {ms / 1000, ms % 1000 * 1000};
+	uint64_t until_ns = smd_clock_ns() + ms * (SMD_SECOND_NS / 1000);
 
-	smd_progress_lock(&comm->context->progress);
-	comm->waiting_for[0] = '\0';
-	smd_progress_unlock(&comm->context->progress);
+	if (until_ns <= comm->rescue_until_ns) {
+		return 0;
+	}
+	comm->rescue_until_ns = until_ns;
 	return evtimer_add(comm->rescue_late, &patience) ? -ENOMEM : 0;
 }
 
@@ -112,6 +100,9 @@ static int comm_begin(struct smd_comm *comm)
 	struct smd_context *context = comm->context;
 
 	smd_group_rescue_leave(comm, smd_rescue_over(comm));
+	smd_progress_lock(&context->progress);
+	comm->waiting_for[0] = '\0';
+	smd_progress_unlock(&context->progress);
 	comm->rescue_late = evtimer_new(context->progress.base, comm_on_late, comm);
 	if (!comm->rescue_late || comm_wait(comm, find_patience_ms(comm))) {
 		return -ENOMEM;
@@ -151,7 +142,7 @@ static void comm_ask(struct smd_comm *comm)
 			.dead = ~(1ull << t), .scale = comm->now->scale, .rescues = true};
 
 		if (others >> t & 1) {
-			(void)smd_group_join_rescue(comm, make_id(comm, t), &table);
+			(void)smd_group_join_rescue(comm, smd_rescue_id(comm, t), &table);
 		}
 	}
 }
@@ -286,8 +277,8 @@ static bool comm_is_meant(
 		!(smd_context_reach(comm->context) & comm->agreement.closed & 1ull << target)) {
 		return false;
 	}
-	return frame->chunk == make_id(comm, target) &&
-	       !(index > frame->ordinal && comm_came_by_rescue(comm));
+	return frame->chunk == smd_rescue_id(comm, target) &&
+	       !(index > frame->ordinal && smd_rescue_made(comm->now));
 }
 
 void smd_group_rescue_told(struct smd_comm *comm, unsigned target, const struct smd_frame *frame)

@@ -59,6 +59,7 @@ void smd_group_rescue_stop(struct smd_comm *comm)
 		event_free(comm->rescue_late);
 		comm->rescue_late = NULL;
 	}
+	comm->rescue_until_ns = 0;
 	comm->rescue_gone = false;
 	comm->rescue_told = false;
 	comm->rescue_whole = false;

@@ -19,11 +19,11 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
-#include "reduction_server/base/hash.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/cuda/card.h"
 #include "worker/libsummand/comm.h"
+#include "worker/libsummand/epoch_rescue.h"
 
 enum { RANKS = 3, COMMS_MAX = 70, LARGE = 60000, PATIENCE_S = 60, IN_VAIN_US = 1000000 };
 enum { STAYS, BACK }; /* the last server of the table, and the one that is there again */
@@ -64,11 +64,9 @@ struct task {
 /* LOST, as group_rescue.h has it. */
 static void tell(struct smd_comm *comm)
 {
-	const unsigned target = BACK;
-	uint64_t id = smd_hash(SMD_HASH_SEED, &comm->attempts, sizeof(comm->attempts));
 	const struct smd_frame frame = {
 		.kind = SMD_FRAME_LOST,
-		.chunk = smd_hash(id, &target, sizeof(target)) | 1,
+		.chunk = smd_rescue_id(comm, BACK),
 		.operation = 1u << STAYS,
 		.ordinal = comm->now->index,
 	};
