@@ -76,7 +76,8 @@ LATE = 3.5            # until a late rank has begun without a server that others
 BEGIN = 10            # until a job's ranks have begun, or begun again
 RESTARTS = 25         # until a job has begun again three times, and fails
 NO_AGENT = 10         # that a job is told to wait for an agent
-SOFT = {"stop": 5.5, "delay": 2, "loss": 6, "short": 3.5}  # an operation's wait for what ends by itself
+# An operation's wait for what ends by itself: where a loss is agreed on and mended meanwhile, more than ten late messages follow each other.
+SOFT = {"stop": 5.5, "delay": 3, "loss": 6, "short": 3.5}
 
 
 def may_end(cell):
