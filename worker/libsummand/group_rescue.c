@@ -296,5 +296,6 @@ void smd_group_rescue_told(struct smd_comm *comm, unsigned target, const struct 
 		smd_group_rescue_stop(comm);
 		return;
 	}
+	smd_reconnection_hurry(comm->context, comm->agreement.closed); /* others may wait there */
 	smd_group_rescue_changed(comm);
 }
