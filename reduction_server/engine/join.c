@@ -141,8 +141,7 @@ static int join_say_differ(const struct smd_server_comm *comm, const struct smd_
 	return smd_error_set(error, EINVAL,
 		"group %.120s: all ranks must have the same reduction servers in the same order, "
 		"but rank %u (%.100s) and rank %u (%.100s) differ, or a server was started again "
-		"with "
-		"other --threads or --bandwidth%s",
+		"with other --threads or --bandwidth%s",
 		comm->name, one->rank, smd_peer_replica(one), other->rank, smd_peer_replica(other),
 		join_hint(comm->job->name));
 }

@@ -285,10 +285,8 @@ static int peer_on_join(
 	ret = smd_server_comm_join(&peer->shard->comms, member, peer->hello.job, &join, &reason);
 	if (ret) {
 		peer_refuse_join(member, &join, ret, &reason);
-		return 0;
-	}
-	if (alone && *peer->hello.job &&
-		smd_comms_reach_all(&peer->shard->comms, peer->hello.job)) {
+	} else if (alone && *peer->hello.job &&
+		   smd_comms_reach_all(&peer->shard->comms, peer->hello.job)) {
 		peers_tell_others(peer->shard, peer->hello.job);
 	}
 	return 0;

@@ -17,9 +17,8 @@
 #define CHUNK_LEAST  16384u        /* deal.c has these two: */
 #define WINDOW_LEAST 2u            /* of a slow shard, and weights that are drawn are few Mbit/s */
 #define ROUNDS_LEAST 4u
-#define TURNS_NS                                                                                   \
-	(MS_NS / 2) /* of the threads that a frame of each rank needs, some of which have few      \
-		       turns */
+/* What the threads take that a frame of each rank needs: some have few turns. */
+#define TURNS_NS (MS_NS / 2)
 #define HELD_ROUNDS                                                                                \
 	2u /* more, of each segment that counts as large: others are asked, and hear of it */
 #define BEGIN_NS   (3 * SMD_SECOND_NS)  /* what a late rank gives a server that is missing, */

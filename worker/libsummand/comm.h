@@ -63,7 +63,7 @@ struct smd_comm {
 	struct smd_epoch *rescues; /* each may be the next one, of a server outside the table: none of
 				      that is left, or was when they were joined (group_rescue.h) */
 	struct event *rescue_late; /* other ranks are not waited for there any longer; NULL: none are */
-	uint64_t rescue_until_ns;  /* but until then */
+	uint64_t rescue_until_ns;  /* when that is */
 	bool rescue_gone;  /* because all that are left have lost a rank, which may have died */
 	bool rescue_told;  /* because another rank waits there that has lost all of them: this one
 			      has not */

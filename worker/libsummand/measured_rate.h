@@ -19,12 +19,12 @@
 #include <stdint.h>
 
 struct smd_measured_rate_shard {
-	double least;  /* ns that a byte took, */
-	double second; /* and the next after that */
-	double most;   /* the most, */
-	uint64_t most_ns; /* of this slice */
-	uint64_t most_bytes;
-	uint64_t ns; /* of all slices, */
+	double least;        /* ns that a byte took, */
+	double second;       /* the next after that, */
+	double most;         /* and the most, */
+	uint64_t most_ns;    /* in a slice of so long, */
+	uint64_t most_bytes; /* with so many bytes */
+	uint64_t ns;         /* of all slices, with that one */
 	uint64_t bytes;
 	unsigned slices;
 };
