@@ -16,7 +16,7 @@ PATIENT = (*SERVER, "--drain-timeout=120")  # all are drained together: ranks sh
 POOLS = {"reducer": (SERVER, SERVER, REDUCER, REDUCER, REDUCER), "servers": (PATIENT,) * 3}  # each rank's host has a reducer
 POOL = (SERVER, SERVER, SERVER)
 FEW, FEW_BY_WAYS = 500, 200  # a second's work at least; over ways that a proxy makes each takes ten times as long
-AFTER_RETURN = 2             # times as many: a server that comes back is taken in after a while
+AFTER_RETURN = 4             # times as many: with so little memory a server that comes back is taken in after 3 s
 VARIABLES = {"SUMMAND_CONNECT_TIMEOUT": "20", "SUMMAND_LOG": "info"}  # else the defaults
 JOINED = f": {RANKS} ranks, "
 LANE = ": goes over "
