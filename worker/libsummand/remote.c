@@ -17,6 +17,7 @@
 #include "worker/libsummand/remote_pair.h"
 
 #define RETRY_MS      100
+#define RAIL_S        2 /* one of several ways is left then: a packet may be lost, which TCP repeats after a second */
 #define REMOTE_MEMORY (2 * (size_t)SMD_CHUNK_LIMIT) /* its sink, and what is beside */
 static const struct smd_lane_callbacks remote_callbacks;
 static const char looking_up[] = "its name is still being looked up";
@@ -267,8 +268,19 @@ static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 	return reaches ? origin : NULL;
 }
 
+/* A firewall may drop what goes there, and TCP would say so after SMD_LANE_SILENT_MS. */
+static void remote_leave_rail(struct smd_remote *remote)
+{
+	char reason[SMD_ADDRESS_TEXT_MAX + 32];
+
+	snprintf(reason, sizeof(reason), "%s does not answer", remote->rail);
+	smd_remote_drop_lane(remote);
+	remote_try_later(remote, -ETIMEDOUT, reason);
+}
+
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
+	const struct timeval rail_delay = {RAIL_S, 0};
 	bool of_carrier; /* what failed was the carrier, which the next transport would use, too */
 	struct smd_remote *remote = arg;
 	const struct smd_config *config = remote->owner->config;
@@ -280,6 +292,10 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	if (remote->lane) {
+		remote_leave_rail(remote);
+		return;
+	}
 	remote->transport = next_transport(config, remote->transport);
 	if (!remote_has_address(remote) || !smd_remote_pair_begin(remote)) {
 		return;
@@ -313,6 +329,9 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	}
 	remote->answered = false;
 	smd_turns_begin(&remote->turns, remote->lane);
+	if (!ops->names && remote->rail[0]) {
+		evtimer_add(remote->retry, &rail_delay);
+	}
 }
 
 void smd_remote_abandon(struct smd_remote *remote)
@@ -381,6 +400,7 @@ static void remote_on_open(void *owner)
 {
 	struct smd_remote *remote = owner;
 
+	evtimer_del(remote->retry);
 	if (remote->pairs && remote->lane->ops != smd_remote_connects_over(remote)) {
 		return; /* it has said HELLO over the one that carries this */
 	}

@@ -161,7 +161,7 @@ struct smd_remote {
 	uint64_t turn_ns; /* since then others wait for it to be made (remote_pair.h); 0: none does */
 	LIST_ENTRY(smd_remote) turn_link; /* of those */
 	bool repeated;       /* the transport that is tried has been tried before, in vain */
-	struct event *retry; /* connects again a little later */
+	struct event *retry; /* connects again a little later, and elsewhere what does not connect */
 	struct smd_looked_at watched; /* is the shard alive? Once it has said WELCOME */
 	struct smd_heartbeat heartbeat;
 	struct smd_stall stall;

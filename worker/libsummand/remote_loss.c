@@ -2,6 +2,7 @@
 #include "worker/libsummand/remote_loss.h"
 
 #include <errno.h>
+#include <event2/event.h>
 #include <stdio.h>
 
 #include "reduction_server/base/clock.h"
@@ -75,6 +76,7 @@ void smd_remote_drop_lane(struct smd_remote *remote)
 	smd_lookout_end(&remote->owner->lookout, &remote->watched);
 	smd_turns_end(&remote->turns);
 	remote->lane = NULL;
+	evtimer_del(remote->retry); /* of one that has not connected */
 	smd_lane_close(lane);
 	remote->rx_receiver = NULL;
 	remote->rx_result = false;
