@@ -36,10 +36,9 @@
  * Progress. A blocking call moves its own bytes, on its own thread. Operations that were started
  * and are not waited for are moved by the context's progress thread, which sleeps when nothing is
  * in flight. In poll mode there is no such thread: only calls that start, test and wait move bytes,
- * and servers do not take the silence of such a program for its end: when it has stopped, others
- * wait for it and are told who is late. But results that it leaves unread for 20 s, with more on
- * the way than its sockets hold, end its lanes: test what was started. Calls on small operations
- * poll for a moment before they sleep, and let other threads run in between.
+ * and servers do not take the silence of such a program for its end, nor that it leaves results
+ * unread: when it has stopped, others wait for it and are told who is late. Calls on small
+ * operations poll for a moment before they sleep, and let other threads run in between.
  *
  * Memory. Buffers are host memory, or CUDA device memory where the library was built with it; each
  * rank has its own choice, for each buffer. Chunks are copied through pinned memory while others

@@ -47,9 +47,9 @@ struct smd_engine_numbers {
 			"another one of sbatch's, such as --qos=high; "                            \
 			"workerpool2:--partition=cpu for one pool; may be repeated",               \
 			smd_engine_option_add_slurm, &(o).slurm},                                  \
-		{"interface", "NAME|NETWORK",                                                      \
-			"by which hosts reach each other: eth1 or 10.1.0.0/16 (default: the "      \
-			"fastest network that all are in)",                                        \
+		{"interface", "NAME|NETWORK,...",                                                  \
+			"by which hosts reach each other: eth1 or 10.1.0.0/16; gradients by all "  \
+			"that are named (default: the fastest networks that all are in)",          \
 			smd_option_set_path, &(o).interface},                                      \
 		{"host-timeout", "SECONDS", "a host is lost after so long a silence (default 15)", \
 			smd_option_set_int, &(n).host_timeout_s},                                  \
@@ -57,8 +57,8 @@ struct smd_engine_numbers {
 			"failures in a row after which a host of --engine=ssh is left out where "  \
 			"there are others, 0: never (default 0; of a service 3)",                  \
 			smd_option_set_int, &(n).host_failures},                                   \
-		{"host-cool-down", "SECONDS", "how long it is (default 600)",                      \
-			smd_option_set_int, &(n).host_cool_down_s},                                \
+		{"host-cool-down", "SECONDS", "how long it is (default 600)", smd_option_set_int,  \
+			&(n).host_cool_down_s},                                                    \
 	{                                                                                          \
 		"join-timeout", "SECONDS",                                                         \
 			"how long the agents of all hosts may take to come (default 120)",         \

@@ -24,7 +24,8 @@
 /* What differs from host to host. */
 struct smd_placement_host {
 	char *interface;              /* that leads to the others; or NULL: any */
-	unsigned link_mbps;             /* of that; 0: not known */
+	char *rails;                  /* all that do, "eth1,eth2"; or NULL: that one alone */
+	unsigned link_mbps;           /* of all; 0: not known */
 	char *token_file;             /* the job's token there; or NULL: it has none */
 	char *servers_file;           /* which reduction servers serve, there; or NULL */
 	unsigned server_bandwidth_mbps; /* of each reduction server there; 0: not known, */
@@ -33,7 +34,8 @@ struct smd_placement_host {
 
 /* Where the replicas are: a runner's answer, or smd_placement_vertex() for printing. */
 struct smd_placement {
-	/* endpoints[pool][index]: "host:port"; a pool without replicas is NULL. */
+	/* endpoints[pool][index]: "host:port", of a reduction server one for each network that it
+	 * is in, "host:port+host:port"; a pool without replicas is NULL. */
 	char **endpoints[SMD_JOB_POOLS_MAX];
 	char *job_id;      /* of this run, for its reduction servers; NULL: the spec's own */
 	char *metrics_dir; /* a trial's, for a file of metrics of each process; or NULL */
@@ -64,6 +66,8 @@ int smd_placement_has_server(const struct smd_placement *placement, int index);
 
 /* The values of the replica's host, or of all. */
 const char *smd_placement_interface(const struct smd_placement *placement, int pool, int index);
+const char *smd_placement_rails(
+	const struct smd_placement *placement, int pool, int index); /* NULL: one */
 const char *smd_placement_token_file(const struct smd_placement *placement, int pool, int index);
 const char *smd_placement_servers_file(const struct smd_placement *placement, int pool, int index);
 unsigned smd_placement_link(const struct smd_placement *placement, int pool, int index); /* Mbit/s; 0: not known */

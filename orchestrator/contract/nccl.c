@@ -100,6 +100,12 @@ int smd_nccl_add(const struct smd_contract *contract, const struct smd_position 
 		ret = ret ? ret : smd_environment_set(out, "GLOO_SOCKET_IFNAME", "%s", interface);
 	}
 	if (contract->reduction_servers) {
+		const char *rails =
+			smd_placement_rails(contract->placement, position->pool, position->index);
+
+		if (!ret && rails) {
+			ret = smd_environment_set(out, "SUMMAND_NCCL_IFNAME", "=%s", rails);
+		}
 		for (size_t i = 0; i < sizeof(plugin) / sizeof(plugin[0]) && !ret; i++) {
 			ret = smd_environment_set(out, plugin[i].name, "%s", plugin[i].value);
 		}

@@ -82,6 +82,7 @@ void smd_placement_forget_hosts(struct smd_placement *placement)
 	placement->spares_reducers = 0;
 	for (size_t i = 0; i < placement->nhosts; i++) {
 		free(placement->hosts[i].interface);
+		free(placement->hosts[i].rails);
 		free(placement->hosts[i].token_file);
 		free(placement->hosts[i].servers_file);
 	}
@@ -112,6 +113,13 @@ const char *smd_placement_interface(const struct smd_placement *placement, int p
 	const struct smd_placement_host *host = host_of(placement, pool, index);
 
 	return host ? host->interface : placement->interface;
+}
+
+const char *smd_placement_rails(const struct smd_placement *placement, int pool, int index)
+{
+	const struct smd_placement_host *host = host_of(placement, pool, index);
+
+	return host ? host->rails : NULL;
 }
 
 const char *smd_placement_token_file(const struct smd_placement *placement, int pool, int index)
@@ -153,7 +161,10 @@ int smd_placement_append_pool(
 	const struct smd_job *job, const struct smd_placement *placement, int pool, json_t *list)
 {
 	for (int i = 0; i < job->pools[pool].replica_count; i++) {
-		if (json_array_append_new(list, json_string(placement->endpoints[pool][i]))) {
+		const char *endpoint = placement->endpoints[pool][i];
+
+		/* The first alone: others who read it know of no more. */
+		if (json_array_append_new(list, json_stringn(endpoint, strcspn(endpoint, "+")))) {
 			return -ENOMEM;
 		}
 	}

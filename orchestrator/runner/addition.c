@@ -84,7 +84,8 @@ static int append_endpoint(char ***list, int count, const struct smd_run_host *h
 	}
 	*list = grown;
 	grown[count + 1] = NULL;
-	return smd_endpoint_make(&grown[count], host->address, host->ports[host->nused]);
+	return smd_endpoint_make(
+		&grown[count], &host->rails, SMD_RAILS_MAX, host->ports[host->nused]);
 }
 
 static int place_on(struct smd_hosts *hosts, struct smd_run_host *host, int index)
@@ -97,9 +98,9 @@ static int place_on(struct smd_hosts *hosts, struct smd_run_host *host, int inde
 
 		ret = append(&placement->host_of[SERVER_POOL], index, host->number);
 		placement->hosts[host->number].server_bandwidth_mbps =
-			smd_run_host_server_mbps(&host->facts, host->interface, servers);
+			smd_run_host_server_mbps(&host->facts, &host->rails, servers);
 		placement->hosts[host->number].server_parts =
-			smd_run_host_server_parts(&host->facts, host->interface, servers);
+			smd_run_host_server_parts(&host->facts, &host->rails, servers);
 	}
 	ret = ret ? ret : append_endpoint(&placement->endpoints[SERVER_POOL], index, host);
 	if (!ret) {

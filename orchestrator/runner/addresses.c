@@ -2,7 +2,9 @@
 #include "orchestrator/runner/addresses.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define NAMES_SIZE 256
@@ -11,8 +13,8 @@ typedef int fits_fn(const struct smd_host_interface *interface,
 	const struct smd_host_address *address, const void *arg);
 
 /* The host's first address that fits, v4 before v6. */
-static int find(const struct smd_host_facts *host, fits_fn *fits, const void *arg,
-	struct smd_chosen_address *out)
+static int find(
+	const struct smd_host_facts *host, fits_fn *fits, const void *arg, struct smd_rail *out)
 {
 	for (int is_v6 = 0; is_v6 <= 1; is_v6++) {
 		for (size_t i = 0; i < host->ninterfaces; i++) {
@@ -22,7 +24,7 @@ static int find(const struct smd_host_facts *host, fits_fn *fits, const void *ar
 				const struct smd_host_address *address = &interface->addresses[n];
 
 				if (address->is_v6 == is_v6 && fits(interface, address, arg)) {
-					*out = (struct smd_chosen_address){address, interface};
+					*out = (struct smd_rail){address, interface};
 					return 1;
 				}
 			}
@@ -63,7 +65,7 @@ static int is_same(const struct smd_host_address *a, const struct smd_host_addre
  * have the same one everywhere, and lead nowhere. The slowest interface's speed is the network's.
  */
 static int is_common(const struct smd_host_facts *const *hosts, size_t count,
-	const struct smd_host_address *network, struct smd_chosen_address *chosen, uint32_t *speed)
+	const struct smd_host_address *network, struct smd_rail *chosen, uint32_t *speed)
 {
 	*speed = UINT32_MAX;
 	for (size_t i = 0; i < count; i++) {
@@ -86,7 +88,7 @@ static int is_common(const struct smd_host_facts *const *hosts, size_t count,
 
 /* The fastest network that all hosts are in, v4 before v6 where they are as fast. */
 static int choose_common(
-	const struct smd_host_facts *const *hosts, size_t count, struct smd_chosen_address *out)
+	const struct smd_host_facts *const *hosts, size_t count, struct smd_rail *out)
 {
 	const struct smd_host_address *best = NULL;
 	uint32_t best_speed = 0;
@@ -144,7 +146,7 @@ static int is_bridge_of_docker(const char *name)
 static int is_bridge_of_containers(const struct smd_host_interface *interface)
 {
 	static const char *const beginnings[] = {"docker", "cni", "podman", "lxcbr", "lxdbr",
-		"virbr", "veth", "flannel", "cali", "kube-"};
+		"virbr", "veth", "flannel", "cali", "cilium", "weave", "kube-"};
 
 	for (size_t i = 0; i < sizeof(beginnings) / sizeof(beginnings[0]); i++) {
 		if (strncmp(interface->name, beginnings[i], strlen(beginnings[i])) == 0) {
@@ -185,9 +187,9 @@ static int is_of_the_link(const struct smd_host_address *address)
 /* The host's fastest address that others may reach it at, v4 before v6 where they are as fast, and
  * the first of those. */
 static int find_routed(const struct smd_host_facts *const *hosts, size_t count,
-	const struct smd_host_facts *host, struct smd_chosen_address *out)
+	const struct smd_host_facts *host, struct smd_rail *out)
 {
-	*out = (struct smd_chosen_address){NULL, NULL};
+	*out = (struct smd_rail){NULL, NULL};
 	for (size_t i = 0; i < host->ninterfaces; i++) {
 		const struct smd_host_interface *interface = &host->interfaces[i];
 
@@ -203,7 +205,7 @@ static int find_routed(const struct smd_host_facts *const *hosts, size_t count,
 			if (!out->address || interface->speed_mbps > out->interface->speed_mbps ||
 				(interface->speed_mbps == out->interface->speed_mbps &&
 					out->address->is_v6 && !address->is_v6)) {
-				*out = (struct smd_chosen_address){address, interface};
+				*out = (struct smd_rail){address, interface};
 			}
 		}
 	}
@@ -212,7 +214,7 @@ static int find_routed(const struct smd_host_facts *const *hosts, size_t count,
 
 /* Hosts without a common network reach each other through routers, if at all. */
 static int choose_routed(const struct smd_host_facts *const *hosts, size_t count,
-	struct smd_chosen_address *out, struct smd_error *error)
+	struct smd_rail *out, struct smd_error *error)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!find_routed(hosts, count, hosts[i], &out[i])) {
@@ -223,8 +225,7 @@ static int choose_routed(const struct smd_host_facts *const *hosts, size_t count
 }
 
 static int choose_each(const struct smd_host_facts *const *hosts, size_t count, fits_fn *fits,
-	const void *arg, const char *wanted, struct smd_chosen_address *out,
-	struct smd_error *error)
+	const void *arg, const char *wanted, struct smd_rail *out, struct smd_error *error)
 {
 	for (size_t i = 0; i < count; i++) {
 		if (!find(hosts[i], fits, arg, &out[i])) {
@@ -236,7 +237,7 @@ static int choose_each(const struct smd_host_facts *const *hosts, size_t count, 
 
 /* Hosts of different machines do not reach each other at an address that several have. */
 static int check_apart(const struct smd_host_facts *const *hosts, size_t count, const char *wanted,
-	const struct smd_chosen_address *chosen, struct smd_error *error)
+	const struct smd_rail *chosen, struct smd_error *error)
 {
 	for (size_t i = 1; i < count; i++) {
 		for (size_t n = 0; n < i; n++) {
@@ -256,7 +257,7 @@ static int check_apart(const struct smd_host_facts *const *hosts, size_t count, 
 }
 
 static int choose_wanted(const struct smd_host_facts *const *hosts, size_t count,
-	const char *wanted, struct smd_chosen_address *out, struct smd_error *error)
+	const char *wanted, struct smd_rail *out, struct smd_error *error)
 {
 	struct smd_host_address network;
 	int ret = smd_host_address_parse(wanted, &network) == 0
@@ -277,17 +278,148 @@ static int are_one(const struct smd_host_facts *const *hosts, size_t count)
 	return 1;
 }
 
-int smd_addresses_choose(const struct smd_host_facts *const *hosts, size_t count,
-	const char *wanted, struct smd_chosen_address *out, struct smd_error *error)
+/* The first of each host. Whether they are in one network. */
+static int choose_first(const struct smd_host_facts *const *hosts, size_t count,
+	struct smd_rail *out, bool *common, struct smd_error *error)
 {
-	if (wanted) {
-		return choose_wanted(hosts, count, wanted, out, error);
-	}
+	*common = false;
 	if (are_one(hosts, count)) {
 		return choose_each(hosts, count, is_loopback, NULL, NULL, out, error);
 	}
-	if (choose_common(hosts, count, out)) {
-		return 0;
+	*common = choose_common(hosts, count, out);
+	return *common ? 0 : choose_routed(hosts, count, out, error);
+}
+
+static void append(struct smd_host_rails *out, const struct smd_rail *rails, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		out[i].each[out[i].count++] = rails[i];
 	}
-	return choose_routed(hosts, count, out, error);
+}
+
+/* A host whose interface is another rail's already; `count`: there is none. */
+static size_t find_twice(
+	const struct smd_host_rails *chosen, const struct smd_rail *rails, size_t count)
+{
+	for (size_t i = 0; i < count; i++) {
+		for (size_t n = 0; n < chosen[i].count; n++) {
+			if (strcmp(chosen[i].each[n].interface->name, rails[i].interface->name) ==
+				0) {
+				return i;
+			}
+		}
+	}
+	return count;
+}
+
+static uint32_t slowest(const struct smd_host_rails *rails, size_t count)
+{
+	uint32_t mbps = UINT32_MAX;
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t own = rails[i].each[0].interface->speed_mbps;
+
+		mbps = own < mbps ? own : mbps;
+	}
+	return mbps;
+}
+
+/* Other networks that all hosts are in, each by an interface that leads nowhere else. Speeds that
+ * nobody knows say nothing, and a tunnel has none. */
+static void add_rails(const struct smd_host_facts *const *hosts, size_t count,
+	struct smd_rail *rails, struct smd_host_rails *out)
+{
+	uint32_t first = slowest(out, count);
+
+	for (size_t i = 0; i < hosts[0]->ninterfaces; i++) {
+		const struct smd_host_interface *interface = &hosts[0]->interfaces[i];
+
+		for (size_t n = 0; n < interface->naddresses; n++) {
+			const struct smd_host_address *address = &interface->addresses[n];
+			uint32_t speed;
+
+			if (out[0].count < SMD_RAILS_MAX && !is_bridge_of_containers(interface) &&
+				!is_of_the_link(address) &&
+				is_common(hosts, count, address, rails, &speed) && speed > 0 &&
+				speed >= first / 2 && find_twice(out, rails, count) == count) {
+				append(out, rails, count);
+			}
+		}
+	}
+}
+
+static int refuse_twice(const struct smd_host_facts *const *hosts, const char *wanted,
+	const struct smd_rail *rails, size_t host, struct smd_error *error)
+{
+	return smd_error_set(error, EINVAL,
+		"host %s: must have another interface for each of %s (--interface), got %s twice",
+		hosts[host]->name, wanted, rails[host].interface->name);
+}
+
+static int choose_listed(const struct smd_host_facts *const *hosts, size_t count,
+	const char *wanted, struct smd_rail *rails, struct smd_host_rails *out,
+	struct smd_error *error)
+{
+	char *words = strdup(wanted), *rest = words;
+	int ret = words ? 0 : -ENOMEM;
+
+	for (char *word = strsep(&rest, ","); word && !ret; word = strsep(&rest, ",")) {
+		size_t twice;
+
+		if (out[0].count == SMD_RAILS_MAX) {
+			ret = smd_error_set(error, EINVAL,
+				"--interface: must name at most %d, got %s", SMD_RAILS_MAX, wanted);
+			break;
+		}
+		ret = choose_wanted(hosts, count, word, rails, error);
+		twice = ret ? count : find_twice(out, rails, count);
+		if (twice < count) {
+			ret = refuse_twice(hosts, wanted, rails, twice, error);
+		} else if (!ret) {
+			append(out, rails, count);
+		}
+	}
+	free(words);
+	return ret;
+}
+
+int smd_addresses_choose(const struct smd_host_facts *const *hosts, size_t count,
+	const char *wanted, struct smd_host_rails *out, struct smd_error *error)
+{
+	struct smd_rail *rails = calloc(count + 1, sizeof(*rails));
+	bool common;
+	int ret;
+
+	if (!rails) {
+		return -ENOMEM;
+	}
+	memset(out, 0, count * sizeof(*out));
+	if (wanted) {
+		ret = choose_listed(hosts, count, wanted, rails, out, error);
+	} else {
+		ret = choose_first(hosts, count, rails, &common, error);
+		if (!ret) {
+			append(out, rails, count);
+		}
+		if (!ret && common) {
+			add_rails(hosts, count, rails, out);
+		}
+	}
+	free(rails);
+	return ret;
+}
+
+unsigned smd_host_rails_mbps(const struct smd_host_rails *rails)
+{
+	unsigned mbps = 0;
+
+	for (size_t i = 0; i < rails->count; i++) {
+		const struct smd_host_interface *interface = rails->each[i].interface;
+
+		if (interface->is_loopback || interface->speed_mbps == 0) {
+			return 0;
+		}
+		mbps += interface->speed_mbps;
+	}
+	return mbps;
 }

@@ -9,23 +9,54 @@
 #include "orchestrator/runner/addresses.h"
 #include "orchestrator/runner/job_token.h"
 
-int smd_endpoint_make(char **out, const struct smd_host_address *address, unsigned port)
+int smd_endpoint_make(char **out, const struct smd_host_rails *rails, size_t count, unsigned port)
 {
-	if (asprintf(out, "%s%s%s:%u", address->is_v6 ? "[" : "", address->text,
-		    address->is_v6 ? "]" : "", port) < 0) {
+	size_t length;
+	FILE *text = open_memstream(out, &length);
+
+	if (!text) {
+		*out = NULL;
+		return -ENOMEM;
+	}
+	for (size_t i = 0; i < count && i < rails->count; i++) {
+		const struct smd_host_address *address = rails->each[i].address;
+
+		fprintf(text, "%s%s%s%s:%u", i > 0 ? "+" : "", address->is_v6 ? "[" : "",
+			address->text, address->is_v6 ? "]" : "", port);
+	}
+	if (fclose(text)) {
+		free(*out);
 		*out = NULL;
 		return -ENOMEM;
 	}
 	return 0;
 }
 
-static int set_endpoints(struct smd_hosts *hosts, const struct smd_chosen_address *chosen,
-	size_t *used, struct smd_error *error)
+/* "eth1,eth2"; NULL where there is one. */
+static int make_names(char **out, const struct smd_host_rails *rails)
+{
+	size_t length;
+	FILE *text;
+
+	if (rails->count < 2) {
+		return 0;
+	}
+	text = open_memstream(out, &length);
+	for (size_t i = 0; text && i < rails->count; i++) {
+		fprintf(text, "%s%s", i > 0 ? "," : "", rails->each[i].interface->name);
+	}
+	return text && fclose(text) == 0 ? 0 : -ENOMEM;
+}
+
+static int set_endpoints(struct smd_hosts *hosts, const struct smd_host_rails *chosen, size_t *used,
+	struct smd_error *error)
 {
 	const struct smd_job *job = hosts->launcher.job;
 
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX; pool++) {
 		int count = job->pools[pool].replica_count;
+		size_t nrails =
+			job->pools[pool].role == SMD_ROLE_REDUCTION_SERVER ? SMD_RAILS_MAX : 1;
 		char **endpoints = count ? calloc((size_t)count + 1, sizeof(*endpoints)) : NULL;
 
 		hosts->placement->endpoints[pool] = endpoints;
@@ -35,8 +66,8 @@ static int set_endpoints(struct smd_hosts *hosts, const struct smd_chosen_addres
 
 			if (!endpoints ||
 				(used[number] < host->nports &&
-					smd_endpoint_make(&endpoints[index], chosen[number].address,
-						host->ports[used[number]++]))) {
+					smd_endpoint_make(&endpoints[index], &chosen[number],
+						nrails, host->ports[used[number]++]))) {
 				return -ENOMEM;
 			}
 			if (!endpoints[index]) {
@@ -61,7 +92,7 @@ static int count_servers(const struct smd_hosts *hosts, int number)
 }
 
 /* What differs between hosts; on this machine alone nothing does. */
-static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *chosen)
+static int set_hosts(struct smd_hosts *hosts, const struct smd_host_rails *chosen)
 {
 	struct smd_placement *placement = hosts->placement;
 	const struct smd_job *job = hosts->launcher.job;
@@ -69,7 +100,7 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 	int ret = 0;
 
 	if (hosts->nhosts == 1 && hosts->hosts[0].is_local) {
-		placement->interface = strdup(chosen[0].interface->name);
+		placement->interface = strdup(chosen[0].each[0].interface->name);
 		return placement->interface ? 0 : -ENOMEM;
 	}
 	placement->hosts = calloc((size_t)hosts->nhosts, sizeof(*placement->hosts));
@@ -81,18 +112,19 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 		struct smd_placement_host *host = &placement->hosts[i];
 		int servers = count_servers(hosts, i);
 
-		if (!chosen[i].interface) {
+		if (chosen[i].count == 0) {
 			continue; /* nothing runs there */
 		}
-		host->interface = strdup(chosen[i].interface->name);
+		host->interface = strdup(chosen[i].each[0].interface->name);
+		ret = make_names(&host->rails, &chosen[i]);
 		/* Over RDMA other cards may carry it. */
-		if (!chosen[i].interface->is_loopback && hosts->hosts[i].facts.nrdma == 0) {
-			host->link_mbps = chosen[i].interface->speed_mbps;
+		if (hosts->hosts[i].facts.nrdma == 0) {
+			host->link_mbps = smd_host_rails_mbps(&chosen[i]);
 		}
 		host->server_bandwidth_mbps = smd_run_host_server_mbps(
-			&hosts->hosts[i].facts, chosen[i].interface, (unsigned)servers);
+			&hosts->hosts[i].facts, &chosen[i], (unsigned)servers);
 		host->server_parts = smd_run_host_server_parts(
-			&hosts->hosts[i].facts, chosen[i].interface, (unsigned)servers);
+			&hosts->hosts[i].facts, &chosen[i], (unsigned)servers);
 		if (has_token && asprintf(&host->token_file, "%s/" SMD_JOB_TOKEN_FILE,
 					 hosts->hosts[i].facts.folder) < 0) {
 			host->token_file = NULL;
@@ -101,7 +133,7 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 							hosts->hosts[i].facts.folder) < 0) {
 			host->servers_file = NULL;
 		}
-		ret = host->interface && (!has_token || host->token_file) ? 0 : -ENOMEM;
+		ret = !ret && host->interface && (!has_token || host->token_file) ? 0 : -ENOMEM;
 	}
 	for (int pool = 0; pool < SMD_JOB_POOLS_MAX && !ret; pool++) {
 		size_t size = (size_t)job->pools[pool].replica_count * sizeof(int);
@@ -119,7 +151,7 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_chosen_address *c
 
 /* Of those that have come; others have none. */
 static int choose_addresses(
-	const struct smd_hosts *hosts, struct smd_chosen_address *chosen, struct smd_error *error)
+	const struct smd_hosts *hosts, struct smd_host_rails *chosen, struct smd_error *error)
 {
 	size_t room = (size_t)hosts->nhosts;
 	const struct smd_host_facts **facts = calloc(room, sizeof(struct smd_host_facts *));
@@ -135,7 +167,7 @@ static int choose_addresses(
 	for (size_t i = room; i-- > 0 && !ret;) {
 		int has_come = hosts->hosts[i].state == SMD_HOST_READY;
 
-		chosen[i] = has_come ? chosen[--count] : (struct smd_chosen_address){NULL, NULL};
+		chosen[i] = has_come ? chosen[--count] : (struct smd_host_rails){.count = 0};
 	}
 	free(facts);
 	return ret;
@@ -144,7 +176,7 @@ static int choose_addresses(
 int smd_endpoints_fill(struct smd_hosts *hosts, struct smd_error *error)
 {
 	size_t count = (size_t)hosts->nhosts;
-	struct smd_chosen_address *chosen = calloc(count, sizeof(*chosen));
+	struct smd_host_rails *chosen = calloc(count, sizeof(*chosen));
 	size_t *used = calloc(count, sizeof(*used));
 	int ret = chosen && used ? 0 : -ENOMEM;
 
@@ -158,8 +190,7 @@ int smd_endpoints_fill(struct smd_hosts *hosts, struct smd_error *error)
 		}
 		for (size_t i = 0; i < count; i++) {
 			hosts->hosts[i].nused = used[i];
-			hosts->hosts[i].address = chosen[i].address;
-			hosts->hosts[i].interface = chosen[i].interface;
+			hosts->hosts[i].rails = chosen[i];
 		}
 		ret = set_hosts(hosts, chosen);
 	}

@@ -5,8 +5,9 @@
 
 #include "orchestrator/runner/hosts.h"
 
-/* "HOST:PORT", which the caller frees. 0 or -ENOMEM. */
-int smd_endpoint_make(char **out, const struct smd_host_address *address, unsigned port);
+/* "HOST:PORT+HOST:PORT", one for each of the first `count` rails, which the caller frees. 0 or
+ * -ENOMEM. */
+int smd_endpoint_make(char **out, const struct smd_host_rails *rails, size_t count, unsigned port);
 
 /* Fills in the placement. The hosts are there, and it is known which replica each of them has. 0,
  * or -errno with a text that names the host. */

@@ -151,13 +151,10 @@ static void on_over(void *owner, const char *reason)
 	host->link = NULL;
 }
 
-unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
-	const struct smd_host_interface *interface, unsigned servers)
+unsigned smd_run_host_server_mbps(
+	const struct smd_host_facts *facts, const struct smd_host_rails *rails, unsigned servers)
 {
-	if (servers == 0 || interface->is_loopback || facts->nrdma > 0) {
-		return 0;
-	}
-	return interface->speed_mbps / servers;
+	return servers == 0 || facts->nrdma > 0 ? 0 : smd_host_rails_mbps(rails) / servers;
 }
 
 int smd_run_host_may_be_lost(const struct smd_run_host *host)
@@ -168,10 +165,10 @@ int smd_run_host_may_be_lost(const struct smd_run_host *host)
 	return host->link ? smd_agent_link_is_quiet(host->link) : host->over_ns > 0;
 }
 
-unsigned smd_run_host_server_parts(const struct smd_host_facts *facts,
-	const struct smd_host_interface *interface, unsigned servers)
+unsigned smd_run_host_server_parts(
+	const struct smd_host_facts *facts, const struct smd_host_rails *rails, unsigned servers)
 {
-	return interface->is_loopback || facts->nrdma == 0 ? 0 : servers;
+	return rails->each[0].interface->is_loopback || facts->nrdma == 0 ? 0 : servers;
 }
 
 void smd_run_host_turn(struct smd_run_host *host)

@@ -7,6 +7,7 @@
 
 #include <stdint.h>
 
+#include "orchestrator/runner/addresses.h"
 #include "worker/agent/wire/link.h"
 #include "worker/agent/wire/message.h"
 
@@ -51,8 +52,7 @@ struct smd_run_host {
 	size_t nused;    /* of these, from the first on */
 	int is_asked;    /* for one more */
 	char no_port[SMD_EXIT_REASON_SIZE]; /* why it has none; or empty */
-	const struct smd_host_address *address; /* by which others reach it, once placed */
-	const struct smd_host_interface *interface;
+	struct smd_host_rails rails;        /* by which others reach it, once placed */
 	char leaving[SMD_EXIT_REASON_SIZE]; /* why its agent goes by itself; or empty */
 	int cools_down; /* replicas have failed on it too often: none is started there again */
 	char over[SMD_EXIT_REASON_SIZE];    /* why its connection has ended, or it is lost, */
@@ -86,15 +86,15 @@ int smd_greeting_open(struct smd_agent_greeting **out, struct event_base *base,
 void smd_greeting_close(struct smd_agent_greeting *greeting);
 
 /*
- * What a reduction server on such a host is told that it carries, in Mbit/s: its part of the
- * interface. 0: nothing. Where there are RDMA devices it finds out by itself: they may
- * be faster than the interface, which its lanes then only begin on.
+ * What a reduction server on such a host is told that it carries, in Mbit/s: its part of all
+ * rails. 0: nothing. Where there are RDMA devices it finds out by itself: they may
+ * be faster than the interfaces, which its lanes then only begin on.
  */
-unsigned smd_run_host_server_mbps(const struct smd_host_facts *facts,
-	const struct smd_host_interface *interface, unsigned servers);
+unsigned smd_run_host_server_mbps(
+	const struct smd_host_facts *facts, const struct smd_host_rails *rails, unsigned servers);
 /* Then it is told how many they are that share what it finds. 0: nothing. */
-unsigned smd_run_host_server_parts(const struct smd_host_facts *facts,
-	const struct smd_host_interface *interface, unsigned servers);
+unsigned smd_run_host_server_parts(
+	const struct smd_host_facts *facts, const struct smd_host_rails *rails, unsigned servers);
 
 /* Gives a host up whose connection has ended, when its engine has had time to say why. */
 void smd_run_host_turn(struct smd_run_host *host);

@@ -42,7 +42,7 @@ static struct host_use *find_uses(const struct smd_hosts *hosts)
 /* In Mbit/s; 0: unknown, or it has not come. */
 static unsigned rate_of(const struct smd_run_host *host)
 {
-	return !host->interface || host->interface->is_loopback ? 0 : host->interface->speed_mbps;
+	return smd_host_rails_mbps(&host->rails);
 }
 
 static int rates_are_known(const struct smd_hosts *hosts, const struct host_use *uses)

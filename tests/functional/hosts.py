@@ -73,6 +73,21 @@ class Hosts:
         for words in (["address", "add", "10.77.0.2/24", "dev", "net5"], ["link", "set", "net5", "up"]):
             subprocess.run([*inside, str(two), "ip", *words], check=True)
 
+    def link_pair(self, number):
+        """Another link between the two: 10.77.NUMBER.1 at ethNUMBER of one, 10.77.NUMBER.2 at netNUMBER of two."""
+        self.inside("one", "ip", "link", "add", f"eth{number}", "type", "veth", "peer", "name", f"net{number}", "netns", self.holder_of("two"))
+        for name, interface, host in ("one", f"eth{number}", 1), ("two", f"net{number}", 2):
+            self.inside(name, "ip", "address", "add", f"10.77.{number}.{host}/24", "dev", interface)
+            self.inside(name, "ip", "link", "set", interface, "up")
+
+    def holder_of(self, name):
+        with open(os.path.join(self.folder, name), encoding="ascii") as file:
+            return file.read()
+
+    def inside(self, name, *words):
+        """Runs a command in the host's network."""
+        return subprocess.run(["nsenter", "--net", "--target", self.holder_of(name), *words], check=True, capture_output=True, text=True).stdout
+
     def make_star(self, *names):
         """Hosts on one switch, which is another one's bridge: 10.77.0.1, 10.77.0.2 and so on, at eth1."""
         switch = self.make("switch")

@@ -231,11 +231,8 @@ static void context_lose(struct smd_context *context, unsigned t, int err, const
 	context->lost |= 1ull << t;
 	context->lost_err = err;
 	left = context->ntargets - (unsigned)__builtin_popcountll(context->lost);
-	smd_log(target->left ? SMD_LOG_DEBUG
-		: left       ? SMD_LOG_WARN
-			     : SMD_LOG_INFO,
-		"libsummand", "%s; %u of %u reduction servers go on", text, left,
-		context->ntargets);
+	smd_log(target->left ? SMD_LOG_DEBUG : SMD_LOG_WARN, "libsummand",
+		"%s; %u of %u reduction servers go on", text, left, context->ntargets);
 	context_give_up(context, 1ull << t);
 	smd_reconnection_check_left(context);
 }
@@ -286,9 +283,9 @@ static void context_on_failed(
 }
 
 static void context_on_missed(
-	struct smd_remote_owner *owner, struct smd_target *target, const char *text)
+	struct smd_remote_owner *owner, struct smd_target *target, int err, const char *text)
 {
-	smd_reconnection_missed(context_of(owner), target, text);
+	smd_reconnection_missed(context_of(owner), target, err, text);
 }
 
 static void context_on_others(struct smd_remote_owner *owner, const struct smd_remote *remote)
@@ -307,7 +304,7 @@ static void context_on_drains(struct smd_remote_owner *owner, struct smd_target 
 	uint64_t bit = 1ull << (target - context->targets);
 
 	if (target->reconnection.under_way) {
-		smd_reconnection_missed(context, target, "it is being drained");
+		smd_reconnection_missed(context, target, -EAGAIN, "it is being drained");
 		return;
 	}
 	if (context->lost & bit) {

@@ -40,10 +40,16 @@ static void comm_fail(struct smd_comm *comm)
 			comm->waiting_for);
 		smd_group_fail_lost(comm, -ECONNRESET, why);
 	} else if (comm->rescues) {
+		uint64_t asked = smd_rescue_asked(comm);
+		const char *first = comm->context->targets[__builtin_ctzll(asked)].address;
+		bool lost = (asked & ~smd_rescue_lost(comm)) == 0;
+
 		snprintf(why, sizeof(why),
-			"none is left of those that the group had taken in, and not all ranks "
-			"reach %.120s",
-			comm->context->targets[__builtin_ctzll(smd_rescue_asked(comm))].address);
+			lost ? "none is left of those that the group had taken in, and %.120s, "
+			       "where it was to go on, was lost, too"
+			     : "none is left of those that the group had taken in, and not all "
+			       "ranks reach %.120s",
+			first);
 		smd_group_fail_lost(comm, -ECONNRESET, why);
 	} else {
 		smd_group_fail_alone(comm);

@@ -1,6 +1,7 @@
 /* Tries lost servers again, and takes back those that are there. */
 #include "worker/libsummand/reconnection.h"
 
+#include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
 
@@ -13,7 +14,9 @@
 #define DELAY_LEAST_MS 250
 #define DELAY_MOST_MS  5000
 #define ATTEMPT_MS     10000
-#define HURRY_MS       700                  /* who cannot go on says so within a second */
+#define HURRY_MS       500 /* who cannot go on says so within a second */
+#define HURRY_AGAIN_MS 50
+#define MS_NS          (SMD_SECOND_NS / 1000)
 #define STAYED_NS      (10 * SMD_SECOND_NS) /* one that was there for so long is no flickering one */
 
 static struct smd_context *context_of(const struct smd_target *target)
@@ -41,10 +44,22 @@ static void wait_for_next(struct smd_reconnection *reconnection)
 	arm(reconnection, delay);
 }
 
-static void try_now(struct smd_target *target, unsigned patience_ms)
+/* 0: whoever waited does not any more. */
+static unsigned hurry_left_ms(const struct smd_reconnection *reconnection)
 {
-	target->reconnection.under_way = true;
-	arm(&target->reconnection, patience_ms);
+	uint64_t now_ns = smd_clock_ns();
+
+	return reconnection->hurried && now_ns < reconnection->hurry_ns
+		       ? (unsigned)((reconnection->hurry_ns - now_ns) / MS_NS)
+		       : 0;
+}
+
+static void try_now(struct smd_target *target)
+{
+	struct smd_reconnection *reconnection = &target->reconnection;
+
+	reconnection->under_way = true;
+	arm(reconnection, reconnection->hurried ? hurry_left_ms(reconnection) : ATTEMPT_MS);
 	smd_remote_try_again(target->remotes[0], 0);
 }
 
@@ -63,10 +78,11 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 			target->remotes[s]->tries +=
 				target->remotes[s]->lane && !target->remotes[s]->welcomed;
 		}
-		smd_reconnection_missed(context_of(target), target, "it does not answer");
+		smd_reconnection_missed(
+			context_of(target), target, -ETIMEDOUT, "it does not answer");
 		return;
 	}
-	try_now(target, ATTEMPT_MS);
+	try_now(target);
 }
 
 void smd_reconnection_begin(struct smd_context *context, struct smd_target *target)
@@ -97,10 +113,11 @@ void smd_reconnection_hurry(struct smd_context *context, uint64_t targets)
 			continue;
 		}
 		reconnection->hurried = true;
+		reconnection->hurry_ns = smd_clock_ns() + (uint64_t)HURRY_MS * MS_NS;
 		if (reconnection->under_way) {
 			arm(reconnection, HURRY_MS);
 		} else {
-			try_now(target, HURRY_MS);
+			try_now(target);
 		}
 	}
 }
@@ -135,18 +152,34 @@ static void tell_missed(struct smd_context *context)
 	}
 }
 
+/* It stays so until somebody does something about it, and the server's log alone would say why. */
+static void tell_refused(struct smd_target *target, int err, const char *text)
+{
+	bool refused = err == -EACCES || err == -EPROTO;
+
+	if (refused && !target->reconnection.told) {
+		target->reconnection.told = true;
+		smd_log(SMD_LOG_WARN, "libsummand", "%s; it is there again, and is not used", text);
+	}
+}
+
 void smd_reconnection_missed(
-	struct smd_context *context, struct smd_target *target, const char *text)
+	struct smd_context *context, struct smd_target *target, int err, const char *text)
 {
 	struct smd_reconnection *reconnection = &target->reconnection;
 
 	reconnection->under_way = false;
-	reconnection->hurried = false;
 	for (unsigned s = 0; s < target->nremotes; s++) {
 		smd_remote_abandon(target->remotes[s]);
 	}
 	smd_log(SMD_LOG_DEBUG, "libsummand", "reduction server %s is not there again: %s",
 		target->address, text);
+	tell_refused(target, err, text);
+	if (!context->remote_owner.failed && hurry_left_ms(reconnection) > HURRY_AGAIN_MS) {
+		arm(reconnection, HURRY_AGAIN_MS);
+		return;
+	}
+	reconnection->hurried = false;
 	if (!target->known && !reconnection->told && is_added(context, target) &&
 		smd_clock_ns() - reconnection->first_ns >
 			context->config.connect_timeout_s * SMD_SECOND_NS) {
@@ -194,7 +227,7 @@ static void refuse(struct smd_context *context, struct smd_target *target, const
 		"reduction server %s is there again, and cannot be used: %s", target->address,
 		obstacle);
 	target->reconnection.told = true;
-	smd_reconnection_missed(context, target, obstacle);
+	smd_reconnection_missed(context, target, -EINVAL, obstacle);
 }
 
 /* All lanes know what is registered, or it is not used. */
@@ -282,7 +315,7 @@ void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *r
 		return;
 	}
 	if (remote->shard == 0 && !open_others(context, remote)) {
-		smd_reconnection_missed(context, target, "out of memory");
+		smd_reconnection_missed(context, target, -ENOMEM, "out of memory");
 		return;
 	}
 	for (unsigned s = 0; s < target->nremotes; s++) {

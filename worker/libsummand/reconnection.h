@@ -22,7 +22,8 @@ struct smd_reconnection {
 	struct event *timer; /* the next attempt, or the latest end of the one that is under way */
 	unsigned delay_ms;
 	bool under_way;
-	bool hurried;      /* somebody waits for its end, who has no other server */
+	bool hurried;      /* somebody waits for it, who has no other server, */
+	uint64_t hurry_ns; /* until then, and it is tried again and again */
 	uint64_t first_ns; /* the first attempt of one that was added */
 	bool told;         /* of a server there that cannot be used, or of one that was added and
 			      cannot be reached, */
@@ -34,8 +35,8 @@ struct smd_reconnection {
 /* The target is lost, and others are left. */
 void smd_reconnection_begin(struct smd_context *context, struct smd_target *target);
 
-/* Some communicator has no other left: those of them that are lost are tried at once, for 0.7 s at
- * most. */
+/* Some communicator has no other left: those of them that are lost are tried at once, and again
+ * for 0.5 s: whoever ends servers may start them again. */
 void smd_reconnection_hurry(struct smd_context *context, uint64_t targets);
 
 /* Whether one is just being tried so. */
@@ -47,7 +48,7 @@ void smd_reconnection_check_left(struct smd_context *context);
 /* A shard of the target that is tried again has said WELCOME; or one cannot be had. */
 void smd_reconnection_welcomed(struct smd_context *context, struct smd_remote *remote);
 void smd_reconnection_missed(
-	struct smd_context *context, struct smd_target *target, const char *text);
+	struct smd_context *context, struct smd_target *target, int err, const char *text);
 
 /* These are in the table of some communicator again. */
 void smd_reconnection_tell(struct smd_context *context, uint64_t targets);

@@ -88,8 +88,8 @@ struct smd_remote_owner_ops {
 	void (*on_failed)(struct smd_remote_owner *owner, struct smd_target *target, int err,
 		const char *text);
 	/* A lost server that is tried again cannot be had now. */
-	void (*on_missed)(
-		struct smd_remote_owner *owner, struct smd_target *target, const char *text);
+	void (*on_missed)(struct smd_remote_owner *owner, struct smd_target *target, int err,
+		const char *text);
 	/* A rank of the job that has reached all servers is in a communicator there. */
 	void (*on_others)(struct smd_remote_owner *owner, const struct smd_remote *remote);
 	/* The server is being drained, as it has said now or before. */

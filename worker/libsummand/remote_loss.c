@@ -48,7 +48,7 @@ void smd_remote_explain(
 void smd_remote_fail_with(struct smd_remote *remote, int err, const char *text)
 {
 	if (remote->target->reconnection.under_way) {
-		remote->owner->ops->on_missed(remote->owner, remote->target, text);
+		remote->owner->ops->on_missed(remote->owner, remote->target, err, text);
 	} else if (!remote->target->lost) {
 		remote->target->lost = true;
 		remote->owner->ops->on_failed(remote->owner, remote->target, err, text);

@@ -38,7 +38,7 @@ static void expect(
 	struct smd_host_facts *hosts, size_t count, const char *wanted, const char *expected)
 {
 	const struct smd_host_facts *list[4] = {NULL};
-	struct smd_chosen_address chosen[4];
+	struct smd_host_rails chosen[4];
 	struct smd_error error = {""};
 	char text[256] = "";
 	int ret;
@@ -48,9 +48,11 @@ static void expect(
 	}
 	ret = smd_addresses_choose(list, count, wanted, chosen, &error);
 	for (size_t i = 0; i < count && !ret; i++) {
-		strcat(text, i ? " " : "");
-		strcat(strcat(strcat(text, chosen[i].interface->name), "="),
-			chosen[i].address->text);
+		for (size_t n = 0; n < chosen[i].count; n++) {
+			strcat(text, n ? "+" : i ? " " : "");
+			strcat(strcat(strcat(text, chosen[i].each[n].interface->name), "="),
+				chosen[i].each[n].address->text);
+		}
 	}
 	assert_string_equal(ret ? error.text : text, expected);
 	for (size_t i = 0; i < count; i++) {
@@ -88,6 +90,54 @@ static void test_the_fastest_common_network(void **state)
 	expect(hosts, 2, NULL, "ib0=10.1.0.1 ib1=10.1.9.2");
 	expect(slow, 2, NULL, "eth0=192.168.1.1 eth0=192.168.1.2");
 	expect(v6, 2, NULL, "eth1=10.0.0.1 eth1=10.0.0.2");
+}
+
+/* The networks of cards that are as fast, in the same order on all hosts; each card once. */
+static void test_several_cards(void **state)
+{
+	struct smd_host_facts two[] = {
+		make_host("a",
+			"eth0 1000 192.168.1.1/24,ib0 100000 10.1.0.1/16,ib1 100000 10.2.0.1/16"),
+		make_host("b",
+			"ib7 100000 10.2.9.2/16,ib5 50000 10.1.9.2/16,eth0 1000 192.168.1.2/24")};
+	struct smd_host_facts v6[] = {
+		make_host("a", "eth0 1000 10.0.0.1/24,eth0 1000 fd00::1/64,eth1 1000 fd01::1/64"),
+		make_host("b", "eth0 1000 10.0.0.2/24,eth0 1000 fd00::2/64,eth1 1000 fd01::2/64")};
+	struct smd_host_facts wanted[] = {
+		make_host("a", "eth0 1000 10.0.0.1/24,eth1 1000 10.1.0.1/24,eth2 10 10.2.0.1/24"),
+		make_host("b", "eth0 1000 10.0.0.2/24,eth1 1000 10.1.0.2/24,net2 10 10.2.0.2/24")};
+	struct smd_host_facts one[] = {
+		make_host("a", "eth0 1000 10.0.0.1/24,eth1 1000 10.1.0.1/24"),
+		make_host("b", "eth0 1000 10.0.0.2/24,eth1 1000 10.1.0.2/24")};
+	struct smd_host_facts twice[] = {
+		make_host("a", "eth0 1000 10.0.0.1/24"), make_host("b", "eth0 1000 10.0.0.2/24")};
+
+	(void)state;
+	expect(two, 2, NULL, "ib1=10.2.0.1+ib0=10.1.0.1 ib7=10.2.9.2+ib5=10.1.9.2");
+	expect(v6, 2, NULL, "eth0=10.0.0.1+eth1=fd01::1 eth0=10.0.0.2+eth1=fd01::2");
+	expect(wanted, 2, "eth1,10.2.0.0/24",
+		"eth1=10.1.0.1+eth2=10.2.0.1 eth1=10.1.0.2+net2=10.2.0.2");
+	expect(one, 2, "eth1", "eth1=10.1.0.1 eth1=10.1.0.2");
+	expect(twice, 2, "eth0,10.0.0.0/16",
+		"host a: must have another interface for each of eth0,10.0.0.0/16 (--interface), "
+		"got eth0 twice");
+}
+
+/* Nobody knows how fast a tunnel is, a bridge of containers leads nowhere, a slow card holds up
+ * others, and one of a host is no network of all. */
+static void test_networks_that_are_no_rails(void **state)
+{
+	struct smd_host_facts hosts[] = {
+		make_host("a", "eth0 1000 10.0.0.1/24,wg0 0 10.9.0.1/24,weave 1000 10.32.0.1/12,"
+			       "eth1 1000 10.3.0.1/24,eth2 1000 10.4.0.1/24"),
+		make_host("b", "eth0 1000 10.0.0.2/24,wg0 0 10.9.0.2/24,weave 1000 10.32.0.2/12,"
+			       "eth1 100 10.3.0.2/24")};
+	struct smd_host_facts unknown[] = {make_host("a", "eth0 0 10.0.0.1/24,eth1 0 10.1.0.1/24"),
+		make_host("b", "eth0 0 10.0.0.2/24,eth1 0 10.1.0.2/24")};
+
+	(void)state;
+	expect(hosts, 2, NULL, "eth0=10.0.0.1 eth0=10.0.0.2");
+	expect(unknown, 2, NULL, "eth0=10.0.0.1 eth0=10.0.0.2");
 }
 
 static void test_hosts_behind_routers(void **state)
@@ -228,6 +278,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_one_host_uses_its_loopback),
 		cmocka_unit_test(test_the_fastest_common_network),
+		cmocka_unit_test(test_several_cards),
+		cmocka_unit_test(test_networks_that_are_no_rails),
 		cmocka_unit_test(test_hosts_behind_routers),
 		cmocka_unit_test(test_the_fastest_addresses_behind_routers),
 		cmocka_unit_test(test_bridges_of_containers_lead_nowhere),
