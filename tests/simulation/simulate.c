@@ -136,6 +136,12 @@ int main(int argc, char **argv)
 	unsigned wrong = 0;
 	time_t began = time(NULL);
 
+	if (first > last) {
+		fprintf(stderr,
+			"simulate: the last seed must be at least %llu, the first, got %llu\n",
+			(unsigned long long)first, (unsigned long long)last);
+		return 2;
+	}
 	setenv("SUMMAND_ZERO_BLOCKS", "on", 1); /* so that histories have what only then is said */
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	for (uint64_t seed = first; seed <= last && wrong < SHOWN_MOST; seed++) {
