@@ -192,8 +192,7 @@ int smd_server_options_parse(
 			set_seconds, &options->idle_s},
 		{"drain-timeout", "SECONDS",
 			"how long groups have to end after SIGTERM, before their ranks are told "
-			"and "
-			"the server ends (default 25)",
+			"and, about a second later at the latest, the server ends (default 25)",
 			set_seconds, &options->drain_s},
 		SMD_OPTION_GROUP("Process"),
 		{"user", "NAME",

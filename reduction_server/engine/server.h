@@ -75,7 +75,7 @@ void smd_server_read_figures(
 
 /*
  * Takes no new lanes, and asks every shard to end: when its communicators have ended, at the latest
- * after drain_s, or (now) at once.
+ * when they have been told, after drain_s, that there is no more time, or (now) at once.
  */
 void smd_server_drain(struct smd_server *server, bool now);
 

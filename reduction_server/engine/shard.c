@@ -21,6 +21,7 @@
  */
 #define SPIN_NS        50000u
 #define RETRY_US       10000 /* until windows have given way */
+#define LEAVE_S        1     /* for those who hear that the time to drain is over */
 #define POLL_LANES_MAX 8  /* to ask the loop about more lanes is cheaper than to poll each */
 #define POLLS_PER_TURN 16 /* the loop knows of other things, too */
 
@@ -38,6 +39,34 @@ void smd_shard_check_drained(struct smd_shard *shard)
 	if (!shard->tells_end || TAILQ_EMPTY(&shard->peers)) {
 		shard_stop(shard);
 	}
+}
+
+/* ---- the end ---- */
+
+/* Not at the janitor's next look: that may be a second late. */
+static void shard_set_end(struct smd_shard *shard, unsigned seconds)
+{
+	const struct timeval left = {seconds, 0};
+
+	if (evtimer_add(shard->end, &left) != 0) {
+		shard_stop(shard); /* nobody would end it */
+	}
+}
+
+/* Those who hear of it go by themselves, and then it ends sooner. */
+static void shard_on_end(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_shard *shard = arg;
+
+	(void)fd;
+	(void)what;
+	if (shard->tells_end) {
+		shard_stop(shard);
+		return;
+	}
+	shard->tells_end = true;
+	shard_set_end(shard, LEAVE_S);
+	smd_server_comms_end(&shard->comms, shard->config.drain_s);
 }
 
 /* ---- the inbox ---- */
@@ -96,9 +125,8 @@ static void shard_on_inbox(void *owner)
 		shard_admit(shard, arrival);
 	}
 	if (drain) {
-		if (shard->drain_end_ns == 0) {
-			shard->drain_end_ns =
-				smd_clock_ns() + shard->config.drain_s * SMD_SECOND_NS;
+		if (!shard->comms.draining) {
+			shard_set_end(shard, shard->config.drain_s);
 			smd_peers_tell_drains(shard);
 		}
 		smd_server_comms_drain(&shard->comms);
@@ -167,17 +195,6 @@ static void shard_on_reap(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* Those who hear of it go by themselves; until the next look there is time for that. */
-static void shard_end_drain(struct smd_shard *shard)
-{
-	if (shard->tells_end) {
-		shard_stop(shard);
-		return;
-	}
-	shard->tells_end = true;
-	smd_server_comms_end(&shard->comms, shard->config.drain_s);
-}
-
 static void shard_publish(struct smd_shard *shard, uint64_t now)
 {
 	struct smd_shard_figures figures = {
@@ -216,10 +233,6 @@ static void shard_on_janitor(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	smd_greeter_check(&shard->greeter);
-	if (shard->drain_end_ns && now >= shard->drain_end_ns) {
-		shard_end_drain(shard);
-		return;
-	}
 	smd_windows_shrink_idle(&shard->comms);
 	while (comm) {
 		struct smd_server_comm *next = TAILQ_NEXT(comm, link);
@@ -392,7 +405,8 @@ static int shard_create_events(struct smd_shard *shard)
 	shard->janitor = event_new(shard->base, -1, EV_PERSIST, shard_on_janitor, shard);
 	shard->reaper = event_new(shard->base, -1, EV_PERSIST, shard_on_reap, shard);
 	shard->retry = evtimer_new(shard->base, shard_on_retry, shard);
-	if (!shard->janitor || !shard->reaper || !shard->retry ||
+	shard->end = evtimer_new(shard->base, shard_on_end, shard);
+	if (!shard->janitor || !shard->reaper || !shard->retry || !shard->end ||
 		event_add(shard->janitor, &period) != 0) {
 		return -ENOMEM;
 	}
@@ -401,7 +415,7 @@ static int shard_create_events(struct smd_shard *shard)
 
 static void shard_destroy_events(struct smd_shard *shard)
 {
-	struct event *events[] = {shard->janitor, shard->reaper, shard->retry};
+	struct event *events[] = {shard->janitor, shard->reaper, shard->retry, shard->end};
 
 	smd_wakeup_destroy(&shard->inbox.wakeup);
 	for (size_t i = 0; i < sizeof(events) / sizeof(events[0]); i++) {

@@ -72,6 +72,7 @@ struct smd_shard {
 	struct event *janitor; /* once a second or more often: late ranks, silent workers */
 	struct event *reaper;  /* some communicators are gone */
 	struct event *retry;   /* some wait for memory */
+	struct event *end;     /* the time to drain is over; then the time to leave */
 	pthread_t thread;
 	struct smd_resources resources;
 	uint8_t *sink; /* where discarded payloads go */
@@ -85,8 +86,6 @@ struct smd_shard {
 	uint64_t small_frames; /* received parts of small operations */
 	bool ended;            /* the loop is not to be turned any more */
 	bool tells_end;        /* workers have been told that the time to drain is over */
-	uint64_t drain_end_ns; /* communicators that are there then are ended; 0: it does not drain
-				*/
 
 	struct smd_published_figures published;
 	struct {

@@ -14,6 +14,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "reduction_server/base/clock.h"
+#include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/transport/loop.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "tests/unit/allreduce/raw.h"
@@ -22,13 +24,20 @@
 	"the reduction server was asked to end, and the group did not within 1 s "                 \
 	"(--drain-timeout)"
 
+/* Between two looks at whether workers are alive. */
+#define LOOK_S 10
+
+/* Nor does the server wait for them for longer: that its time is over is not left to the next look
+ * at its workers. */
 static void who_does_not_end_in_time_is_told(void **state)
 {
 	const struct smd_server_config config = {.shards = 1, .drain_s = 1};
 	struct pool pool;
 	struct raw pair[2];
+	uint64_t began_ns;
 
 	(void)state;
+	smd_heartbeat_second_ms = LOOK_S * 1000;
 	pool_start(&pool, "tcp", 1, &config);
 	for (unsigned r = 0; r < 2; r++) {
 		raw_open(&pair[r], &pool, 0);
@@ -38,7 +47,9 @@ static void who_does_not_end_in_time_is_told(void **state)
 	for (unsigned r = 0; r < 2; r++) {
 		raw_expect(&pair[r], SMD_FRAME_JOINED);
 	}
+	began_ns = smd_clock_ns();
 	pool_end_server(&pool, 0, 0);
+	assert_true(smd_clock_ns() - began_ns < LOOK_S * SMD_SECOND_NS / 2);
 	for (unsigned r = 0; r < 2; r++) {
 		raw_expect_text(&pair[r], SMD_FRAME_ABORT, "group raw/long: " OVER);
 		assert_int_equal(pair[r].payload[0], ESHUTDOWN);
@@ -46,6 +57,7 @@ static void who_does_not_end_in_time_is_told(void **state)
 		raw_close(&pair[r]);
 	}
 	pool_stop(&pool);
+	smd_heartbeat_second_ms = 1000;
 }
 
 /* In the middle of a part, of which the rest comes when the server has ended. */
