@@ -13,6 +13,8 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 import pressure  # noqa: E402
 
+SOON_S = 0.3
+TRIES = 5
 ROUNDS = 2 if os.environ.get("SUMMAND_SANITIZE") else 6
 
 
@@ -42,12 +44,41 @@ class LostServerTest(ProgramTest):
                 self.end(server)
         self.assertGreater(taken_over, 0, f"seed {seed}: no server was lost while ranks worked")
 
-    def start_again(self, servers, addresses, k):
+    def start_again(self, servers, addresses, k, *options):
         servers[k].kill()
         servers[k].wait()
-        again = self.start_program("summand-reduction-server", f"--listen={addresses[k]}", "--memory-limit=64M", "--threads=2")
+        again = self.start_program("summand-reduction-server", f"--listen={addresses[k]}", "--memory-limit=64M", "--threads=2", *options)
         again.stdout.readline()
         servers[k] = again
+
+    def test_both_end_together_and_are_started_again(self):
+        """As by a supervisor: the one that was lost first is tried for half a second."""
+        for _ in range(TRIES):
+            servers, addresses, ranks = self.start_pool(2, "--sizes=4,256K", "--iters=1500", "--each")
+            killed = time.monotonic()
+            servers[1].kill()
+            self.start_again(servers, addresses, 0)
+            self.start_again(servers, addresses, 1)
+            at_once = time.monotonic() - killed < SOON_S
+            for rank in ranks:
+                out, err = self.finish(rank)
+                if at_once:
+                    self.assertEqual(rank.returncode, 0, out + err)
+            if at_once:
+                return
+        self.skipTest(f"no two servers could be started within {SOON_S} s")
+
+    def test_one_that_is_there_again_and_refuses_is_named(self):
+        servers, addresses, ranks = self.start_pool(2, "--sizes=64K", "--iters=100000000", "--each")
+        token = os.path.join(self.folder, "token")
+        with open(token, "w", encoding="ascii") as file:
+            file.write("secret\n")
+        os.chmod(token, 0o600)
+        self.start_again(servers, addresses, 0, f"--token-file={token}")
+        for rank in ranks:
+            said = self.wait_until_it_says(rank, "it is there again, and is not used")
+            self.assertIn(f"reduction server {addresses[0]} refuses this process", said)
+            self.end(rank)
 
     def test_both_are_started_again_while_a_rank_stands_still(self):
         """The others wait for it at the one that is there: it comes, as one that stands still does where nothing is lost."""
