@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
@@ -106,7 +107,8 @@ static struct smd_tuning_shard *comm_list_shards(const struct smd_comm *comm, un
 		shards[i] = (struct smd_tuning_shard){.server = now->flows[remotes[i]].target,
 			.weight = now->weights[remotes[i]],
 			.may_leave = comm_is_carried_by(comm, remotes[i]),
-			.spare = remote->welcome.spare ? smd_epoch_declared_weight(now, remote) : 0};
+			.spare = remote->welcome.spare ? smd_epoch_declared_weight(now, remote) : 0,
+			.apart = strcmp(remote->rail, remote->target->remotes[0]->rail) != 0};
 	}
 	free(remotes);
 	return shards;

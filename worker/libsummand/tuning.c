@@ -17,8 +17,8 @@
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
-/* Which servers have several shards there, which of these use one alone, and which ones have none
- * in use: these will have one at first. */
+/* Which servers have several shards there on one link, which of these use one alone, and which ones
+ * have none in use: these will have one at first. */
 static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	unsigned there[SMD_SERVERS_MAX] = {0};
@@ -28,12 +28,14 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 	uint64_t without = 0;
 	uint64_t may_leave = 0;
 	uint64_t spare = 0;
+	uint64_t apart = 0;
 
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		tuning->parts[s] = there[tuning->shards[s].server]++ ? 0 : PART_UNKNOWN;
 		spare |= (uint64_t)(tuning->shards[s].spare != 0) << tuning->shards[s].server;
 		used[tuning->shards[s].server] += tuning->shards[s].weight != 0;
 		may_leave |= (uint64_t)tuning->shards[s].may_leave << tuning->shards[s].server;
+		apart |= (uint64_t)tuning->shards[s].apart << tuning->shards[s].server;
 	}
 	for (unsigned t = 0; t < SMD_SERVERS_MAX; t++) {
 		several |= (uint64_t)(there[t] > 1) << t;
@@ -41,7 +43,7 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 		without |= (uint64_t)(there[t] > 0 && used[t] == 0) << t;
 	}
 	tuning->first_sum = smd_tuning_sum_weights(tuning);
-	smd_shard_choice_begin(&tuning->choice, several, single, now_ns);
+	smd_shard_choice_begin(&tuning->choice, several & ~apart, single & ~apart, now_ns);
 	smd_server_choice_begin(
 		&tuning->servers, may_leave, without, spare & without, now_ns);
 }

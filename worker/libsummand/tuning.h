@@ -45,6 +45,7 @@ struct smd_tuning_shard {
 	uint32_t weight; /* 0: nothing is dealt to it */
 	bool may_leave;  /* nothing may be, for as long as others are there */
 	uint32_t spare;  /* its server is: what it is tried with where it has no weight; 0: it is not */
+	bool apart; /* its lane goes by another network than that of the server's first shard */
 };
 
 struct smd_tuning {

@@ -111,7 +111,8 @@ static void start(struct player *player, const struct trace *trace, unsigned sha
 
 	*player = (struct player){.now_ns = SMD_SECOND_NS, .costs = 0.1};
 	for (unsigned s = 0; s < trace->nshards; s++) {
-		shards[s] = (struct smd_tuning_shard){s / shards_of_a_server, 10000, true, 0};
+		shards[s] =
+			(struct smd_tuning_shard){s / shards_of_a_server, 10000, true, 0, false};
 	}
 	assert_int_equal(smd_tuning_create(&player->tuning, trace->nranks, shards, trace->nshards,
 				 0, player->now_ns),

@@ -27,7 +27,8 @@ uint64_t __wrap_smd_pressure_waited_ns(void)
 
 static void start(struct smd_tuning *tuning, uint32_t first, uint32_t second, int scale)
 {
-	const struct smd_tuning_shard shards[] = {{0, first, true, 0}, {1, second, true, 0}};
+	const struct smd_tuning_shard shards[] = {
+		{0, first, true, 0, false}, {1, second, true, 0, false}};
 
 	assert_int_equal(smd_tuning_create(tuning, 4, shards, 2, scale, SMD_SECOND_NS), 0);
 }
@@ -254,8 +255,8 @@ static unsigned operations_of_pairs(struct smd_tuning *tuning, uint64_t *now_ns,
  * trial of their own; and if operations take longer then, all come back and are not taken away so again. */
 static void one_shard_serves_as_soon_as_a_slow_link_is_found(void **state)
 {
-	const struct smd_tuning_shard shards[] = {
-		{0, 5000, true, 0}, {0, 5000, true, 0}, {1, 5000, true, 0}, {1, 5000, true, 0}};
+	const struct smd_tuning_shard shards[] = {{0, 5000, true, 0, false},
+		{0, 5000, true, 0, false}, {1, 5000, true, 0, false}, {1, 5000, true, 0, false}};
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 
@@ -339,8 +340,8 @@ static void where_processors_decide_the_largest_chunks_come_first(void **state)
  * the one that it had. */
 static void a_server_leaves_with_all_of_its_shards(void **state)
 {
-	const struct smd_tuning_shard shards[] = {
-		{0, 10000, true, 0}, {0, 0, true, 0}, {1, 10000, true, 0}, {1, 0, true, 0}};
+	const struct smd_tuning_shard shards[] = {{0, 10000, true, 0, false},
+		{0, 0, true, 0, false}, {1, 10000, true, 0, false}, {1, 0, true, 0, false}};
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 
@@ -375,7 +376,7 @@ static void a_server_leaves_with_all_of_its_shards(void **state)
 static void spare_servers_are_tried_with_what_they_declare(void **state)
 {
 	const struct smd_tuning_shard shards[] = {
-		{0, 1000, true, 0}, {1, 0, true, 300}, {2, 0, true, 300}};
+		{0, 1000, true, 0, false}, {1, 0, true, 300, false}, {2, 0, true, 300, false}};
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 	bool wanted = false;
@@ -416,8 +417,9 @@ static void run_until_wanted(struct smd_tuning *tuning, uint64_t *now, unsigned 
 /* As rates have left one shard of two and a tenth of the weights, and after trials that were lost. */
 static void what_they_declare_is_to_what_the_others_have(void **state)
 {
-	const struct smd_tuning_shard shards[] = {{0, 5000, true, 0}, {0, 5000, true, 0},
-		{1, 0, true, 1500}, {1, 0, true, 1500}, {2, 0, true, 1500}, {2, 0, true, 1500}};
+	const struct smd_tuning_shard shards[] = {{0, 5000, true, 0, false},
+		{0, 5000, true, 0, false}, {1, 0, true, 1500, false}, {1, 0, true, 1500, false},
+		{2, 0, true, 1500, false}, {2, 0, true, 1500, false}};
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 
@@ -446,6 +448,27 @@ static void what_they_declare_is_to_what_the_others_have(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Each has a link of its own then, and one alone would do with half of them. */
+static void shards_on_several_networks_stay(void **state)
+{
+	const struct smd_tuning_shard shards[] = {{0, 5000, true, 0, false},
+		{0, 5000, true, 0, true}, {1, 5000, true, 0, false}, {1, 5000, true, 0, true}};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	assert_int_equal(smd_tuning_create(&tuning, 4, shards, 4, 0, now), 0);
+	assert_in_range(operations_of_pairs(&tuning, &now, 70, 10), 3, 5);
+	for (unsigned i = 0; i < 20; i++) { /* another table is wanted */
+		for (unsigned s = 0; s < 4; s++) {
+			assert_int_not_equal(tuning.weights[s], 0);
+		}
+		smd_tuning_applied(&tuning, now);
+		(void)operations_of_pairs(&tuning, &now, 70, 400);
+	}
+	smd_tuning_destroy(&tuning);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -458,6 +481,7 @@ int main(void)
 		cmocka_unit_test(a_trial_waits_for_operations_that_count),
 		cmocka_unit_test(rates_that_cost_nothing_stay),
 		cmocka_unit_test(one_shard_serves_as_soon_as_a_slow_link_is_found),
+		cmocka_unit_test(shards_on_several_networks_stay),
 		cmocka_unit_test(little_pieces_are_put_together),
 		cmocka_unit_test(a_server_leaves_with_all_of_its_shards),
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
