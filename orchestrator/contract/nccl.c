@@ -3,6 +3,7 @@
 #include "orchestrator/contract/contract.h"
 
 #include <limits.h>
+#include <string.h>
 
 #define SERVER_POOL 2
 
@@ -85,6 +86,19 @@ static int add_links(const struct smd_contract *contract, struct smd_environment
 		       : 0;
 }
 
+/* It has said which cards. */
+static int pool_chooses_cards(const struct smd_job_pool *pool)
+{
+	for (size_t i = 0; i < pool->nenv; i++) {
+		const char *name = pool->env[i].name;
+
+		if (strcmp(name, "NCCL_IB_HCA") == 0 || strcmp(name, "NCCL_SOCKET_IFNAME") == 0) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
 int smd_nccl_add(const struct smd_contract *contract, const struct smd_position *position,
 	struct smd_environment *out)
 {
@@ -103,7 +117,7 @@ int smd_nccl_add(const struct smd_contract *contract, const struct smd_position 
 		const char *rails =
 			smd_placement_rails(contract->placement, position->pool, position->index);
 
-		if (!ret && rails) {
+		if (!ret && rails && !pool_chooses_cards(&contract->job->pools[position->pool])) {
 			ret = smd_environment_set(out, "SUMMAND_NCCL_IFNAME", "=%s", rails);
 		}
 		for (size_t i = 0; i < sizeof(plugin) / sizeof(plugin[0]) && !ret; i++) {

@@ -297,14 +297,34 @@ static void append(struct smd_host_rails *out, const struct smd_rail *rails, siz
 	}
 }
 
-/* A host whose interface is another rail's already; `count`: there is none. */
+static int goes_by(const struct smd_host_interface *interface, const char *name)
+{
+	for (size_t i = 0; i < interface->nbelow; i++) {
+		if (strcmp(interface->below[i], name) == 0) {
+			return 1;
+		}
+	}
+	return strcmp(interface->name, name) == 0;
+}
+
+/* As two VLANs of a card do, or one and the card. */
+static int share_a_link(const struct smd_host_interface *a, const struct smd_host_interface *b)
+{
+	for (size_t i = 0; i < a->nbelow; i++) {
+		if (goes_by(b, a->below[i])) {
+			return 1;
+		}
+	}
+	return goes_by(b, a->name);
+}
+
+/* A host whose interface has the link of another rail; `count`: there is none. */
 static size_t find_twice(
 	const struct smd_host_rails *chosen, const struct smd_rail *rails, size_t count)
 {
 	for (size_t i = 0; i < count; i++) {
 		for (size_t n = 0; n < chosen[i].count; n++) {
-			if (strcmp(chosen[i].each[n].interface->name, rails[i].interface->name) ==
-				0) {
+			if (share_a_link(chosen[i].each[n].interface, rails[i].interface)) {
 				return i;
 			}
 		}
@@ -352,7 +372,8 @@ static int refuse_twice(const struct smd_host_facts *const *hosts, const char *w
 	const struct smd_rail *rails, size_t host, struct smd_error *error)
 {
 	return smd_error_set(error, EINVAL,
-		"host %s: must have another interface for each of %s (--interface), got %s twice",
+		"host %s: must have another link for each of %s (--interface), got that of %s "
+		"twice",
 		hosts[host]->name, wanted, rails[host].interface->name);
 }
 

@@ -116,10 +116,12 @@ static int set_hosts(struct smd_hosts *hosts, const struct smd_host_rails *chose
 			continue; /* nothing runs there */
 		}
 		host->interface = strdup(chosen[i].each[0].interface->name);
-		ret = make_names(&host->rails, &chosen[i]);
-		/* Over RDMA other cards may carry it. */
+		/* Over RDMA other cards may carry it, which NCCL_IB_HCA may name in an image. */
 		if (hosts->hosts[i].facts.nrdma == 0) {
 			host->link_mbps = smd_host_rails_mbps(&chosen[i]);
+		}
+		if (hosts->hosts[i].facts.nrdma == 0 || hosts->interface) {
+			ret = make_names(&host->rails, &chosen[i]);
 		}
 		host->server_bandwidth_mbps = smd_run_host_server_mbps(
 			&hosts->hosts[i].facts, &chosen[i], (unsigned)servers);

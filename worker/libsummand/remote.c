@@ -17,7 +17,10 @@
 #include "worker/libsummand/remote_pair.h"
 
 #define RETRY_MS      100
-#define RAIL_S        2 /* one of several ways is left then: a packet may be lost, which TCP repeats after a second */
+#define RAIL_S                                                                                     \
+	2 /* one of several ways is left then: a packet may be lost, which TCP repeats after a     \
+	     second; */
+#define RAIL_TLS_S    8                             /* here a server's processor decides, too */
 #define REMOTE_MEMORY (2 * (size_t)SMD_CHUNK_LIMIT) /* its sink, and what is beside */
 static const struct smd_lane_callbacks remote_callbacks;
 static const char looking_up[] = "its name is still being looked up";
@@ -271,16 +274,23 @@ static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 /* A firewall may drop what goes there, and TCP would say so after SMD_LANE_SILENT_MS. */
 static void remote_leave_rail(struct smd_remote *remote)
 {
+	struct smd_target *target = remote->target;
 	char reason[SMD_ADDRESS_TEXT_MAX + 32];
 
 	snprintf(reason, sizeof(reason), "%s does not answer", remote->rail);
 	smd_remote_drop_lane(remote);
-	remote_try_later(remote, -ETIMEDOUT, reason);
+	for (unsigned s = 0; target->reconnection.under_way && s < target->nremotes; s++) {
+		/* That is tried once, and all of its lanes end. */
+		target->remotes[s]->tries +=
+			target->remotes[s]->lane && !target->remotes[s]->welcomed;
+	}
+	if (!remote->owner->failed) {
+		remote_try_later(remote, -ETIMEDOUT, reason);
+	}
 }
 
 static void remote_connect(evutil_socket_t fd, short what, void *arg)
 {
-	const struct timeval rail_delay = {RAIL_S, 0};
 	bool of_carrier; /* what failed was the carrier, which the next transport would use, too */
 	struct smd_remote *remote = arg;
 	const struct smd_config *config = remote->owner->config;
@@ -330,7 +340,9 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	remote->answered = false;
 	smd_turns_begin(&remote->turns, remote->lane);
 	if (!ops->names && remote->rail[0]) {
-		evtimer_add(remote->retry, &rail_delay);
+		const struct timeval delay = {config->encrypt ? RAIL_TLS_S : RAIL_S, 0};
+
+		evtimer_add(remote->retry, &delay);
 	}
 }
 

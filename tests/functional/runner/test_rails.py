@@ -71,6 +71,20 @@ class RailsTest(JobTest):
     def test_several_are_chosen(self):
         self.assertEqual(self.told("--interface=10.77.2.0/24,10.77.0.0/24")[0], "10.77.2.2+10.77.0.2")
 
+    def test_two_networks_of_one_card(self):
+        """A bridge says the speed of its card, as a VLAN does, and shares its link."""
+        for name, card, host in ("one", "eth2", 1), ("two", "net2", 2):
+            self.made.inside(name, "ip", "link", "add", "storage", "type", "bridge")
+            self.made.inside(name, "ip", "link", "set", card, "master", "storage")
+            self.made.inside(name, "ip", "address", "add", f"10.77.20.{host}/24", "dev", "storage")
+            self.made.inside(name, "ip", "link", "set", "storage", "up")
+        self.assertEqual(self.told()[0], "10.77.0.2+10.77.2.2")
+
+    def test_a_pool_that_chooses_its_cards(self):
+        work = {**bash('echo "($SUMMAND_NCCL_IFNAME)"'), "env": [{"name": "NCCL_IB_HCA", "value": "mlx5_0"}]}
+        run = self.run_over([work, bash("true"), reduction_servers(1, SERVER)])
+        self.assertEqual(self.read(run, "logs/workerpool0-0.log"), "()\n")
+
     def test_a_slower_card_is_left_alone(self):
         """As one of management is."""
         self.made.report("one", "eth2", 1000)

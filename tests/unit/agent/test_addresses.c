@@ -10,6 +10,17 @@
 
 #include <cmocka.h>
 
+/* "eth0.10@eth0" goes by eth0. */
+static void take_below(struct smd_host_interface *interface)
+{
+	char *at = strchr(interface->name, '@');
+
+	if (at) {
+		*at = '\0';
+		snprintf(interface->below[interface->nbelow++], SMD_FACTS_NAME_SIZE, "%s", at + 1);
+	}
+}
+
 /* A host of "NAME SPEED ADDRESS/PREFIX" words; a loopback comes first. */
 static struct smd_host_facts make_host(const char *name, const char *interfaces)
 {
@@ -28,6 +39,7 @@ static struct smd_host_facts make_host(const char *name, const char *interfaces)
 			3);
 		assert_int_equal(smd_host_address_parse(address, &interface->addresses[0]), 0);
 		interface->naddresses = 1;
+		take_below(interface);
 		interface->is_loopback = facts.ninterfaces == 0;
 		facts.ninterfaces++;
 	}
@@ -119,8 +131,8 @@ static void test_several_cards(void **state)
 		"eth1=10.1.0.1+eth2=10.2.0.1 eth1=10.1.0.2+net2=10.2.0.2");
 	expect(one, 2, "eth1", "eth1=10.1.0.1 eth1=10.1.0.2");
 	expect(twice, 2, "eth0,10.0.0.0/16",
-		"host a: must have another interface for each of eth0,10.0.0.0/16 (--interface), "
-		"got eth0 twice");
+		"host a: must have another link for each of eth0,10.0.0.0/16 (--interface), "
+		"got that of eth0 twice");
 }
 
 /* Nobody knows how fast a tunnel is, a bridge of containers leads nowhere, a slow card holds up
@@ -132,11 +144,17 @@ static void test_networks_that_are_no_rails(void **state)
 			       "eth1 1000 10.3.0.1/24,eth2 1000 10.4.0.1/24"),
 		make_host("b", "eth0 1000 10.0.0.2/24,wg0 0 10.9.0.2/24,weave 1000 10.32.0.2/12,"
 			       "eth1 100 10.3.0.2/24")};
+	struct smd_host_facts vlans[] = {
+		make_host("a", "bond0.10@bond0 1000 10.0.0.1/24,bond0.20@bond0 1000 10.1.0.1/24,"
+			       "eth7 1000 10.2.0.1/24"),
+		make_host("b", "eth0 1000 10.0.0.2/24,eth1 1000 10.1.0.2/24,eth2.5@eth0 1000 "
+			       "10.2.0.2/24")};
 	struct smd_host_facts unknown[] = {make_host("a", "eth0 0 10.0.0.1/24,eth1 0 10.1.0.1/24"),
 		make_host("b", "eth0 0 10.0.0.2/24,eth1 0 10.1.0.2/24")};
 
 	(void)state;
 	expect(hosts, 2, NULL, "eth0=10.0.0.1 eth0=10.0.0.2");
+	expect(vlans, 2, NULL, "bond0.10=10.0.0.1 eth0=10.0.0.2");
 	expect(unknown, 2, NULL, "eth0=10.0.0.1 eth0=10.0.0.2");
 }
 

@@ -68,7 +68,11 @@ static void test_heads(void **state)
 
 static void test_hello(void **state)
 {
-	struct smd_host_interface interface = {.name = "eth0", .speed_mbps = 25000, .naddresses = 1};
+	struct smd_host_interface interface = {.name = "eth0",
+		.speed_mbps = 25000,
+		.naddresses = 1,
+		.below = {"bond0"},
+		.nbelow = 1};
 	char *gpus[] = {(char[]){"0"}, (char[]){"GPU-5a"}};
 	char *rdma[] = {(char[]){"mlx5_0"}, (char[]){"mlx5_bond_0"}, (char[]){"rxe0"}};
 	struct smd_host_facts facts = {.name = "node7",
@@ -100,6 +104,8 @@ static void test_hello(void **state)
 	assert_int_equal(message.facts.memory_bytes, 1ull << 40);
 	assert_int_equal(message.facts.interfaces[0].speed_mbps, 25000);
 	assert_int_equal(message.facts.interfaces[0].addresses[0].prefix, 24);
+	assert_int_equal(message.facts.interfaces[0].nbelow, 1);
+	assert_string_equal(message.facts.interfaces[0].below[0], "bond0");
 	smd_agent_message_clear(&message);
 	/* Of another version it is known by name. */
 	assert_int_equal(decode_text(&message, SMD_AGENT_HELLO,

@@ -89,6 +89,30 @@ static uint32_t speed_of(const char *name)
 	return (uint32_t)speed;
 }
 
+/* In the kernel's words they are lower ones. */
+static void find_below(struct smd_host_interface *interface)
+{
+	static const char prefix[] = "lower_";
+	char path[128];
+	DIR *folder;
+
+	snprintf(path, sizeof(path), "/sys/class/net/%s", interface->name);
+	folder = opendir(path);
+	for (const struct dirent *entry; folder && (entry = readdir(folder));) {
+		const char *name = entry->d_name + strlen(prefix);
+
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) == 0 &&
+			strlen(name) < SMD_FACTS_NAME_SIZE &&
+			interface->nbelow < SMD_FACTS_BELOW_MAX) {
+			snprintf(interface->below[interface->nbelow++], SMD_FACTS_NAME_SIZE, "%s",
+				name);
+		}
+	}
+	if (folder) {
+		closedir(folder);
+	}
+}
+
 static struct smd_host_interface *interface_of(
 	struct smd_host_facts *facts, const char *name, unsigned flags)
 {
@@ -106,6 +130,7 @@ static struct smd_host_interface *interface_of(
 	snprintf(interface->name, sizeof(interface->name), "%s", name);
 	interface->is_loopback = (flags & IFF_LOOPBACK) != 0;
 	interface->speed_mbps = speed_of(name);
+	find_below(interface);
 	return interface;
 }
 

@@ -72,19 +72,28 @@ static json_t *encode_names(char *const *names, size_t count)
 static json_t *encode_interface(const struct smd_host_interface *interface)
 {
 	json_t *addresses = json_array();
+	json_t *below = json_array();
 
+	for (size_t i = 0; below && i < interface->nbelow; i++) {
+		if (json_array_append_new(below, json_string(interface->below[i]))) {
+			json_decref(below);
+			json_decref(addresses);
+			return NULL;
+		}
+	}
 	for (size_t i = 0; addresses && i < interface->naddresses; i++) {
 		const struct smd_host_address *address = &interface->addresses[i];
 
 		if (json_array_append_new(
 			    addresses, json_sprintf("%s/%u", address->text, address->prefix))) {
+			json_decref(below);
 			json_decref(addresses);
 			return NULL;
 		}
 	}
-	return json_pack("{s:s, s:b, s:I, s:o}", "name", interface->name, "loopback",
+	return json_pack("{s:s, s:b, s:I, s:o, s:o}", "name", interface->name, "loopback",
 		interface->is_loopback, "speed_mbps", (json_int_t)interface->speed_mbps,
-		"addresses", addresses);
+		"addresses", addresses, "below", below);
 }
 
 json_t *smd_host_facts_encode(const struct smd_host_facts *facts)
@@ -141,16 +150,30 @@ static int is_interface_name(const char *name)
 	return *name && strlen(name) < SMD_FACTS_NAME_SIZE && !strpbrk(name, " \t\n,=/");
 }
 
+static int decode_below(const json_t *names, struct smd_host_interface *out)
+{
+	for (size_t i = 0; i < json_array_size(names); i++) {
+		const char *name = json_string_value(json_array_get(names, i));
+
+		if (i == SMD_FACTS_BELOW_MAX || !name || !is_interface_name(name)) {
+			return -EPROTO;
+		}
+		snprintf(out->below[out->nbelow++], SMD_FACTS_NAME_SIZE, "%s", name);
+	}
+	return 0;
+}
+
 static int decode_interface(const json_t *object, struct smd_host_interface *out)
 {
 	const char *name;
 	json_int_t speed;
-	json_t *addresses;
+	json_t *addresses, *below;
 
-	if (json_unpack((json_t *)object, "{s:s, s:b, s:I, s:o}", "name", &name, "loopback",
-		    &out->is_loopback, "speed_mbps", &speed, "addresses", &addresses) ||
-		!is_interface_name(name) || speed < 0 || speed > UINT32_MAX ||
-		!json_is_array(addresses) ||
+	if (json_unpack((json_t *)object, "{s:s, s:b, s:I, s:o, s:o}", "name", &name, "loopback",
+		    &out->is_loopback, "speed_mbps", &speed, "addresses", &addresses, "below",
+		    &below) ||
+		decode_below(below, out) || !is_interface_name(name) || speed < 0 ||
+		speed > UINT32_MAX || !json_is_array(addresses) ||
 		json_array_size(addresses) > SMD_FACTS_ADDRESSES_MAX) {
 		return -EPROTO;
 	}

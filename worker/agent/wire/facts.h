@@ -9,6 +9,7 @@
 
 #define SMD_FACTS_INTERFACES_MAX 256
 #define SMD_FACTS_ADDRESSES_MAX  16 /* of an interface */
+#define SMD_FACTS_BELOW_MAX      8
 #define SMD_FACTS_GPUS_MAX       1024
 #define SMD_FACTS_NAME_SIZE      64
 #define SMD_FACTS_HOST_SIZE      256
@@ -28,6 +29,9 @@ struct smd_host_interface {
 	uint32_t speed_mbps; /* 0: not known */
 	struct smd_host_address addresses[SMD_FACTS_ADDRESSES_MAX];
 	size_t naddresses;
+	char below[SMD_FACTS_BELOW_MAX]
+		  [SMD_FACTS_NAME_SIZE]; /* interfaces that it goes by: a VLAN's, a bridge's */
+	size_t nbelow;
 };
 
 struct smd_host_facts {
