@@ -34,6 +34,7 @@ static uint64_t work_ns;
 static uint64_t until_ns;   /* now allowed */
 static bool in_vain;        /* with the time for who waits in vain, */
 static bool settles;        /* and for who has failed and hears of more that are lost */
+static bool hurries;        /* and for who has no server, and tries those that were lost before */
 static uint64_t longest_ns; /* of work_ns, */
 static uint64_t longest_at_ns;
 
@@ -147,6 +148,7 @@ static void expect(void)
 	}
 	in_vain = waits_in_vain();
 	settles = false;
+	hurries = false;
 	until_ns = from + work_ns + (world.may_fail ? SETTLE_NS : 0) + (in_vain ? CONNECT_NS : 0);
 	virtual_allow_until(until_ns);
 }
@@ -165,12 +167,29 @@ static bool some_settle(void)
 	return false;
 }
 
+/* A drained server ends when its time is over, which is no fault of the plan. */
+static bool some_hurry(void)
+{
+	for (int r = 0; r < world.plan.nranks; r++) {
+		const struct simulated_rank *rank = &world.ranks[r];
+
+		if (!rank->dead && !rank->over && rank->comms[0] &&
+			smd_reconnection_tries(rank->comms[0]->context)) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* A communicator fails without a word to this: who waits in vain since has its time, once. */
 static bool look_again(void)
 {
 	if (!in_vain && waits_in_vain()) {
 		in_vain = true;
 		until_ns += CONNECT_NS;
+	} else if (!hurries && some_hurry()) {
+		hurries = true;
+		until_ns += HURRY_NS;
 	} else if (!settles && some_settle()) {
 		settles = true;
 		until_ns += SETTLE_NS;
