@@ -70,7 +70,8 @@ struct smd_replica {
 	uint64_t started_ns;          /* 0: never */
 	uint64_t ended_ns;            /* 0: not yet */
 	struct smd_exit end;          /* once it has ended */
-	unsigned restarts;            /* of it alone, without the job's */
+	unsigned restarts;            /* of it alone, without the job's; */
+	unsigned returns;             /* so many as it was taken away before, and wanted again */
 	struct smd_restart_counts counts; /* the same */
 	uint64_t restart_ns;          /* when it is restarted alone; 0: it is not */
 	struct smd_loss *loss;        /* of a reduction server; NULL: it was never lost */

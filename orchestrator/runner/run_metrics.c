@@ -24,7 +24,7 @@ static void write_totals(const struct smd_job_status *status, struct smd_metrics
 	uint64_t restarts = 0, losses = 0;
 
 	for (size_t i = 0; i < status->count; i++) {
-		restarts += status->replicas[i].restarts;
+		restarts += status->replicas[i].restarts - status->replicas[i].returns;
 		losses += status->replicas[i].loss ? (uint64_t)status->replicas[i].loss->count : 0;
 	}
 	smd_metrics_single(text, "summand_runner_job_restarts_total", "counter",

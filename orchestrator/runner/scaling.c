@@ -107,7 +107,9 @@ static int start_again(struct smd_run *run, struct smd_replica *replica, struct 
 			error, EBUSY, "%s: has been asked to end and has not yet", replica->name);
 	}
 	run->status.nservers++;
-	smd_run_retry_alone(run, replica);
+	replica->restarts++;
+	replica->returns++; /* which is no failure, and draws from no budget */
+	smd_run_retry(run, replica);
 	smd_run_start(run, replica);
 	return 0;
 }

@@ -258,7 +258,7 @@ static unsigned restarts(const struct smd_job_status *status)
 	unsigned sum = status->restarts;
 
 	for (size_t i = 0; i < status->count; i++) {
-		sum += status->replicas[i].restarts;
+		sum += status->replicas[i].restarts - status->replicas[i].returns;
 	}
 	return sum;
 }

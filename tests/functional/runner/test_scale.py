@@ -153,6 +153,7 @@ class ScaleTest(ServersBase):
         self.scale(run, 2)
         self.wait_until_said(run, "workerpool2-1 serves again")
         self.end_well(run)
+        self.assertEqual(self.read_json(run, "summary.json")["restarts"], 0, "nothing has failed")
 
     def test_what_is_no_request(self):
         """A replica may write it: it asks for nothing that the job may not have, and the runner goes on."""
