@@ -7,6 +7,7 @@
  * have not begun, or at operations; with more, also servers are added, operations cut into segments
  * and tables measured.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -120,7 +121,7 @@ static uint64_t number_of(const char *word)
 	char *end;
 	uint64_t number = strtoull(word, &end, 10);
 
-	if (end == word || *end) {
+	if (!isdigit((unsigned char)*word) || *end) { /* "-1" would be a large one */
 		fprintf(stderr, "simulate: must be a kind or a seed, got \"%s\"\n", word);
 		exit(2);
 	}
@@ -136,6 +137,11 @@ int main(int argc, char **argv)
 	unsigned wrong = 0;
 	time_t began = time(NULL);
 
+	if (given > 3) {
+		(void)number_of(argv[1]);
+		fprintf(stderr, "simulate: must have at most two seeds, got %d\n", given - 1);
+		return 2;
+	}
 	if (first > last) {
 		fprintf(stderr,
 			"simulate: the last seed must be at least %llu, the first, got %llu\n",

@@ -18,3 +18,6 @@ simulate=$1
 says 'simulate: must be a kind or a seed, got "soon"' soon
 says 'simulate: the last seed must be at least 3, the first, got 2' 3 2
 says 'simulate: the last seed must be at least 71000001, the first, got 260' changes 71000001 260
+says 'simulate: must be a kind or a seed, got "chnges"' chnges 1 3
+says 'simulate: must be a kind or a seed, got "-1"' changes -1
+says 'simulate: must have at most two seeds, got 3' 1 2 3
