@@ -13,7 +13,7 @@ import uuid
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.realpath(__file__)), ".."))
 import at_once  # noqa: E402,F401
-import hosts  # noqa: E402,F401
+import hosts  # noqa: E402
 from hosts import ADDRESS, OVER_HOSTS, only_here  # noqa: E402,F401
 
 BIN = os.path.join(os.environ.get("SUMMAND_BUILD", "build"), "bin")
@@ -116,6 +116,15 @@ class JobTest(unittest.TestCase):
         for pid in processes_with(self.mark):
             os.kill(pid, signal.SIGKILL)
         self.assertTrue(left, f"left behind: {names}")
+
+    def make_hosts(self):
+        """For jobs over them, until the test's end."""
+        os.environ["TEST_MARK"] = self.mark  # agents have it, too
+        os.environ["XDG_RUNTIME_DIR"] = self.path("run")
+        os.mkdir(self.path("run"), 0o700)
+        made = hosts.Hosts(self.dir)
+        self.addCleanup(made.end)
+        return made
 
     def fake_program(self, script):
         """A directory in which summand-reduction-server is the script."""

@@ -32,11 +32,7 @@ while chunk := stream.read1(65536):
 class HostsTest(JobTest):
     def setUp(self):
         super().setUp()
-        os.environ["TEST_MARK"] = self.mark  # agents have it, too
-        os.environ["XDG_RUNTIME_DIR"] = self.path("run")
-        os.mkdir(self.path("run"), 0o700)
-        self.made = hosts.Hosts(self.dir)
-        self.addCleanup(self.made.end)
+        self.made = self.make_hosts()
 
     def script(self, name, text):
         return hosts.write_script(self.path(name), text)

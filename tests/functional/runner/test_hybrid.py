@@ -20,11 +20,7 @@ VERDICT_S = 5   # in which ranks see that a trial of servers is lost
 class HybridTest(JobTest):
     def setUp(self):
         super().setUp()
-        os.environ["TEST_MARK"] = self.mark  # agents have it, too
-        os.environ["XDG_RUNTIME_DIR"] = self.path("run")
-        os.mkdir(self.path("run"), 0o700)
-        self.made = hosts.Hosts(self.dir)
-        self.addCleanup(self.made.end)
+        self.made = self.make_hosts()
         self.work = bash('echo "$SUMMAND_REDUCTION_SERVERS"')
 
     def run_over(self, lines, pools, *flags, **options):

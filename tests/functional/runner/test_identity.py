@@ -64,11 +64,7 @@ class LostHostTest(MeetingTest):
 
     def setUp(self):
         super().setUp()
-        os.environ["TEST_MARK"] = self.mark  # agents have it, too
-        os.environ["XDG_RUNTIME_DIR"] = self.path("run")
-        os.mkdir(self.path("run"), 0o700)
-        self.made = hosts.Hosts(self.dir)
-        self.addCleanup(self.made.end)
+        self.made = self.make_hosts()
         self.made.make_star("one", "two", "three")
 
     @staticmethod

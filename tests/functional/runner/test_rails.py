@@ -1,7 +1,6 @@
 """Jobs over hosts that have several network cards each: by default gradients go by all that are as fast."""
 
 import json
-import os
 import sys
 
 from job import BIN, JobTest, at_once, bash, hosts, reduction_servers
@@ -16,11 +15,7 @@ SERVER = 'echo "ARGS $*"; echo "ready x" >&3; exec sleep 1000'
 class RailsTest(JobTest):
     def setUp(self):
         super().setUp()
-        os.environ["TEST_MARK"] = self.mark  # agents have it, too
-        os.environ["XDG_RUNTIME_DIR"] = self.path("run")
-        os.mkdir(self.path("run"), 0o700)
-        self.made = hosts.Hosts(self.dir)
-        self.addCleanup(self.made.end)
+        self.made = self.make_hosts()
         self.made.make_pair()   # 10.77.0, eth1 and net5
         self.made.link_pair(2)
 
