@@ -7,7 +7,7 @@ import signal
 import subprocess
 from unittest import mock
 
-from job import BIN, JobTest, at_once, bash, command_of, hosts, processes_with, reduction_servers, wait_until
+from job import BIN, JobTest, at_once, bash, command_of, processes_with, reduction_servers, wait_until
 
 RANK = "exec summand-perf allreduce --group=g --nranks=2 --rank=$RANK --sizes=4K --iters={}"
 ALONE = r"all 2 ranks must join within 3 s"
