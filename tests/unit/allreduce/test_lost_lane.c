@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <event2/event.h>
 #include <errno.h>
 
 #include "worker/libsummand/epoch.h"
@@ -53,6 +54,13 @@ static const struct smd_transport_ops closing_ops = {
 	.close = closing_close,
 };
 
+static void on_retry(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+}
+
 static void on_lane_closed(struct smd_remote_owner *owner, struct smd_remote *of)
 {
 	(void)owner;
@@ -77,18 +85,23 @@ static void nothing_is_said_on_a_lane_that_is_being_closed(void **state)
 {
 	static const struct smd_remote_owner_ops ops = {.on_lane_closed = on_lane_closed};
 	struct smd_remote_owner owner = {.ops = &ops};
+	struct event_base *base = event_base_new();
 	struct smd_frame frame = {.kind = SMD_FRAME_INPUT};
 	struct smd_send send = {.done = operation_returns};
 
 	(void)state;
 	closing.lane.ops = &closing_ops;
 	remote = (struct smd_remote){.owner = &owner, .lane = &closing.lane, .welcomed = true};
+	remote.retry = evtimer_new(base, on_retry, NULL);
+	assert_non_null(remote.retry);
 	epoch.comm = &comm;
 	flow = (struct smd_flow){.comm = &comm, .epoch = &epoch, .remote = &remote, .done = 2, .hold = 1};
 	smd_lane_send(&closing.lane, &frame, &send);
 	assert_ptr_equal(closing.sent, &send);
 
 	smd_remote_drop_lane(&remote);
+	event_free(remote.retry);
+	event_base_free(base);
 	assert_int_equal(closing.too_late, 0);
 	assert_int_equal(owner_told, 1);
 }
