@@ -344,8 +344,8 @@ static uint32_t slowest(const struct smd_host_rails *rails, size_t count)
 	return mbps;
 }
 
-/* Other networks that all hosts are in, each by an interface that leads nowhere else. Speeds that
- * nobody knows say nothing, and a tunnel has none. */
+/* Other networks that all hosts are in, each by a link of its own. Speeds that nobody knows say
+ * nothing, and a tunnel has none. */
 static void add_rails(const struct smd_host_facts *const *hosts, size_t count,
 	struct smd_rail *rails, struct smd_host_rails *out)
 {

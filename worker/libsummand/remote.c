@@ -16,11 +16,11 @@
 #include "worker/libsummand/remote_loss.h"
 #include "worker/libsummand/remote_pair.h"
 
+/* One of several ways is left then: a packet may be lost, which TCP repeats after a second, and a
+ * handshake waits for a server's processor. */
+#define RAIL_S        2
+#define RAIL_TLS_S    8
 #define RETRY_MS      100
-#define RAIL_S                                                                                     \
-	2 /* one of several ways is left then: a packet may be lost, which TCP repeats after a     \
-	     second; */
-#define RAIL_TLS_S    8                             /* here a server's processor decides, too */
 #define REMOTE_MEMORY (2 * (size_t)SMD_CHUNK_LIMIT) /* its sink, and what is beside */
 static const struct smd_lane_callbacks remote_callbacks;
 static const char looking_up[] = "its name is still being looked up";
