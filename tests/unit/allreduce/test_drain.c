@@ -25,7 +25,7 @@
 	"(--drain-timeout)"
 
 /* Between two looks at whether workers are alive. */
-#define LOOK_S 10
+#define LOOK_S 30
 
 /* Nor does the server wait for them for longer: that its time is over is not left to the next look
  * at its workers. */
