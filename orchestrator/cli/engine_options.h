@@ -57,8 +57,8 @@ struct smd_engine_numbers {
 			"failures in a row after which a host of --engine=ssh is left out where "  \
 			"there are others, 0: never (default 0; of a service 3)",                  \
 			smd_option_set_int, &(n).host_failures},                                   \
-		{"host-cool-down", "SECONDS", "how long it is (default 600)", smd_option_set_int,  \
-			&(n).host_cool_down_s},                                                    \
+		{"host-cool-down", "SECONDS", "how long it is (default 600)",                      \
+			smd_option_set_int, &(n).host_cool_down_s},                                \
 	{                                                                                          \
 		"join-timeout", "SECONDS",                                                         \
 			"how long the agents of all hosts may take to come (default 120)",         \

@@ -18,7 +18,7 @@ struct smd_frame;
 /*
  * None of its table is left. Joins the streams; has those tried at once that were lost before the
  * last ones, and joins more when one of these is there. It fails when none can be reached within
- * 0.7 s (one whose lanes rest has the time in which these wake), and where not all ranks come
+ * 0.5 s (one whose lanes rest has the time in which these wake), and where not all ranks come
  * within the limit of silence and 0.7 s; in poll mode after the time in which groups form.
  *
  * A group in which no shard has said JOINED to this rank cannot have begun anywhere, but in that
