@@ -446,14 +446,16 @@ class HostsTest(JobTest):
 
     def test_an_agent_of_another_version(self):
         facts = {"name": "one", "facts": {}}
-        self.assertIn("host one: summand-agent must speak protocol 2 and be of version 0.1.0, as this summand, got protocol 2, version 9.9",
-                      self.greet({"protocol": 2, "version": "9.9", "host": 0, **facts}))
-        self.assertIn("got protocol 3, version 0.2.0", self.greet({"protocol": 3, "version": "0.2.0", "host": 0, **facts}))
+        self.assertIn("host one: summand-agent must speak protocol 3 and be of version 0.1.0, as this summand, got protocol 3, version 9.9",
+                      self.greet({"protocol": 3, "version": "9.9", "host": 0, **facts}))
+        # An agent from before a change of the protocol, built with the same version.
+        self.assertIn("got protocol 2, version 0.1.0", self.greet({"protocol": 2, "version": "0.1.0", "host": 0, **facts}))
+        self.assertIn("got protocol 4, version 0.2.0", self.greet({"protocol": 4, "version": "0.2.0", "host": 0, **facts}))
 
     def test_an_agent_that_talks_nonsense(self):
         self.assertIn("host one: a HELLO frame came that is none", self.greet(b"\xff" * 64))
         self.assertIn("host one: the facts of the host: not all of them are there",
-                      self.greet({"protocol": 2, "version": "0.1.0", "host": 0, "name": "one", "facts": {}}))
+                      self.greet({"protocol": 3, "version": "0.1.0", "host": 0, "name": "one", "facts": {}}))
 
     def test_a_hostfile_that_is_a_pipe(self):
         """It is read before the job is taken, and a wrong one is no job."""

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SMD_AGENT_PROTOCOL   2
+#define SMD_AGENT_PROTOCOL   3
 #define SMD_AGENT_FRAME_HEAD 5 /* bytes before the body */
 #define SMD_AGENT_OUTPUT_HEAD 5 /* bytes before the output in an OUTPUT's body */
 #define SMD_AGENT_OUTPUT_MAX (64u << 10)
