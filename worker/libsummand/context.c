@@ -260,7 +260,7 @@ static int context_check_memory(
 			"registered without a call",
 			location.ordinal);
 	}
-	if (!smd_host_memory_is_mapped(base, bytes)) {
+	if (!smd_host_memory_is_readable(base, bytes)) {
 		return smd_error_set(error, EFAULT,
 			"register: %zu bytes at %p must be memory of this process", bytes, base);
 	}

@@ -82,7 +82,7 @@ static int cuda_locate_without_context(
 	bool tried;
 	int ret = cuda_ask_primary(pointer, out, &tried, error);
 
-	if (ret == 0 && !tried && !smd_host_memory_is_readable(pointer)) {
+	if (ret == 0 && !tried && !smd_host_memory_is_readable(pointer, 1)) {
 		return smd_error_set(error, EINVAL,
 			"%p must be memory of this process or of a device whose primary context "
 			"is in use; the calling thread has no CUDA context that would know it",

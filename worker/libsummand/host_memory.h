@@ -8,13 +8,12 @@
 #include <stddef.h>
 
 /*
- * Whether the range begins and ends in memory of this process, which may be such that it cannot be
- * read. The kernel would say so of all of it, when it has read half a chunk and the lane can no
- * longer be used; or a copy would end the process.
+ * Whether the range begins and ends in memory that may be read, without a signal where it may not;
+ * or begins in memory that may be written, and ends in such that may be read. Nothing is changed.
+ * Else a copy would end the process, or the kernel would say so when half a chunk is on its way and
+ * the lane can no longer be used.
  */
-bool smd_host_memory_is_mapped(const void *memory, size_t bytes);
-
-/* Whether the eight bytes around it may be read, without a signal where they may not. */
-bool smd_host_memory_is_readable(const void *address);
+bool smd_host_memory_is_readable(const void *memory, size_t bytes);
+bool smd_host_memory_is_writable(void *memory, size_t bytes);
 
 #endif

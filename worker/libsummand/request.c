@@ -96,38 +96,29 @@ static int choose_path(struct smd_request *operation, struct smd_error *error)
 						     : 0;
 }
 
-/*
- * Of small ones the question would take a good part of the operation, and the kernel says so when
- * it reads them; but over TLS it is the processor that reads them, and that would end the process.
- */
-static bool memory_is_there(const struct smd_context *context, const uint8_t *memory, size_t bytes)
-{
-	if (bytes > SMALL_BYTES) {
-		return smd_host_memory_is_mapped(memory, bytes);
-	}
-	return !context->config.encrypt || (smd_host_memory_is_readable(memory) &&
-						   smd_host_memory_is_readable(memory + bytes - 1));
-}
-
 static int check_memory(const struct smd_request *operation, struct smd_error *error)
 {
 	const struct smd_comm *comm = operation->comm;
 	size_t bytes = operation->count * operation->element_bytes;
 	bool sends = smd_collective_sends(operation->collective, operation->root, comm->rank);
 	bool receives = smd_collective_receives(operation->collective, operation->root, comm->rank);
-	bool send_is_bad;
 
 	if (bytes == 0 || operation->path != &smd_path_host) {
 		return 0;
 	}
-	send_is_bad = sends && !memory_is_there(comm->context, operation->send, bytes);
-	if (send_is_bad || (receives && operation->recv != operation->send &&
-				   !memory_is_there(comm->context, operation->recv, bytes))) {
+	if (sends && !smd_host_memory_is_readable(operation->send, bytes)) {
 		return smd_error_set(error, EFAULT,
-			"%s in group %s: %s must be memory of this process, got %zu bytes at %p",
-			smd_collective_name(operation->collective), comm->group,
-			send_is_bad ? "send" : "recv", bytes,
-			send_is_bad ? (const void *)operation->send : operation->recv);
+			"%s in group %s: "
+			"send must be memory that this process can read, got %zu bytes at %p",
+			smd_collective_name(operation->collective), comm->group, bytes,
+			(const void *)operation->send);
+	}
+	if (receives && !smd_host_memory_is_writable(operation->recv, bytes)) {
+		return smd_error_set(error, EFAULT,
+			"%s in group %s: "
+			"recv must be memory that this process can write, got %zu bytes at %p",
+			smd_collective_name(operation->collective), comm->group, bytes,
+			(void *)operation->recv);
 	}
 	return 0;
 }

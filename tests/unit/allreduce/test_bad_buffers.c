@@ -56,10 +56,13 @@ static void use_what_is_not_mapped(struct pool_rank *rank)
 
 	if (rank->rank == 0) {
 		CHECK(smd_allreduce(rank->comm, bad, good, COUNT, SMD_FLOAT32, SMD_SUM) == -EFAULT);
-		check_says("all-reduce in group unmapped: send must be memory of this process, got "
-			   "4194304 bytes at 0x");
+		check_says(
+			"all-reduce in group unmapped: send must be memory that this process can "
+			"read, got 4194304 bytes at 0x");
 		CHECK(smd_allreduce(rank->comm, good, bad, COUNT, SMD_FLOAT32, SMD_SUM) == -EFAULT);
-		check_says("all-reduce in group unmapped: recv must be memory of this process");
+		check_says(
+			"all-reduce in group unmapped: recv must be memory that this process can "
+			"write");
 	}
 	CHECK(smd_allreduce(rank->comm, good, good, COUNT, SMD_FLOAT32, SMD_SUM) == 0);
 	munmap(good, BYTES);
@@ -71,28 +74,68 @@ static void memory_that_is_not_mapped_is_refused(void **state)
 	pool_run(&pool, 2, "unmapped", use_what_is_not_mapped, NULL);
 }
 
-#ifdef SMD_TLS
-/* There the processor reads it, to encrypt it. */
-static void use_small_ones(struct pool_rank *rank)
+/*
+ * Each end of what is passed may be such that it cannot be used, and small and large memory may:
+ * there the processor reads it, to encrypt or narrow it, or writes what came with a header.
+ */
+static void use_bad_ends(struct pool_rank *rank)
 {
+	static const size_t counts[] = {1, 9, 1024, 65536, HOLE / 4};
 	float *good = map(PROT_READ | PROT_WRITE);
-	float *bad = good + HOLE / 4;
-	float value = 1;
+	float *half = map(PROT_READ | PROT_WRITE);
+	float *bad = half + HOLE / 4; /* to the end */
+	float *constant = map(PROT_READ);
 
-	CHECK(mprotect(bad, PAGE, PROT_NONE) == 0);
-	if (rank->rank == 0) {
-		CHECK(smd_allreduce(rank->comm, bad, &value, 1, SMD_FLOAT32, SMD_SUM) == -EFAULT);
-		check_says("send must be memory of this process, got 4 bytes at 0x");
-		CHECK(smd_allreduce(rank->comm, &value, bad, 1, SMD_FLOAT32, SMD_SUM) == -EFAULT);
-		check_says("recv must be memory of this process, got 4 bytes at 0x");
-		/* It ends there. */
-		CHECK(smd_allreduce(rank->comm, bad - 8, good, 9, SMD_FLOAT32, SMD_SUM) == -EFAULT);
+	CHECK(mprotect(bad, BYTES - HOLE, PROT_NONE) == 0);
+	for (size_t i = 0; rank->rank == 0 && i < sizeof(counts) / sizeof(counts[0]); i++) {
+		size_t n = counts[i];
+
+		CHECK(smd_allreduce(rank->comm, bad, good, n, SMD_FLOAT32, SMD_SUM) == -EFAULT);
+		check_says("send must be memory that this process can read, got ");
+		CHECK(smd_allreduce(rank->comm, good, bad, n, SMD_FLOAT32, SMD_SUM) == -EFAULT);
+		check_says("recv must be memory that this process can write, got ");
+		CHECK(smd_allreduce(rank->comm, good, constant, n, SMD_FLOAT32, SMD_SUM) ==
+			-EFAULT);
+		check_says("recv must be memory that this process can write, got ");
+		CHECK(smd_allreduce(rank->comm, constant, constant, n, SMD_FLOAT32, SMD_SUM) ==
+			-EFAULT);
+		/* They end there. */
+		CHECK(smd_allreduce(rank->comm, bad - n + 1, good, n, SMD_FLOAT32, SMD_SUM) ==
+			-EFAULT);
+		CHECK(smd_allreduce(rank->comm, good, bad - n + 1, n, SMD_FLOAT32, SMD_SUM) ==
+			-EFAULT);
 	}
-	CHECK(smd_allreduce(rank->comm, bad - 8, good, 8, SMD_FLOAT32, SMD_SUM) == 0);
+	CHECK(smd_allreduce(rank->comm, constant, good, 1024, SMD_FLOAT32, SMD_SUM) == 0);
+	CHECK(smd_allreduce(rank->comm, bad - 1024, good, 1024, SMD_FLOAT32, SMD_SUM) == 0);
+	munmap(constant, BYTES);
+	munmap(half, BYTES);
 	munmap(good, BYTES);
 }
 
-static void small_memory_that_is_to_be_encrypted_is_refused_too(void **state)
+/* What is asked of memory changes nothing in it. */
+static void use_what_ends_within_a_word(struct pool_rank *rank)
+{
+	unsigned char in[3][7] = {
+		{1, 2, 3, 4, 5, 6, 7}, {9, 9, 9, 9, 9, 9, 9}, {7, 7, 7, 7, 7, 7, 7}};
+	static const unsigned char around[7] = {7, 7, 7, 7, 7, 7, 7};
+
+	CHECK(smd_allreduce(rank->comm, in[0], in[1], 7, SMD_UINT8, SMD_MAX) == 0);
+	CHECK(memcmp(in[0], in[1], 7) == 0);
+	CHECK(memcmp(in[2], around, 7) == 0);
+}
+
+static void memory_that_begins_or_ends_badly_is_refused(void **state)
+{
+	(void)state;
+	pool_run(&pool, 2, "bad-ends", use_bad_ends, NULL);
+	setenv("SUMMAND_WIRE", "bf16", 1);
+	pool_run(&pool, 2, "bad-ends-narrow", use_bad_ends, NULL);
+	unsetenv("SUMMAND_WIRE");
+	pool_run(&pool, 2, "odd", use_what_ends_within_a_word, NULL);
+}
+
+#ifdef SMD_TLS
+static void memory_that_is_to_be_encrypted_is_refused_too(void **state)
 {
 	static char every[] = "token";
 	static struct smd_tokens tokens = {.every = every};
@@ -111,7 +154,7 @@ static void small_memory_that_is_to_be_encrypted_is_refused_too(void **state)
 	setenv("SUMMAND_TOKEN_FILE", path, 1);
 	setenv("SUMMAND_TLS", "1", 1);
 	pool_start(&encrypted, "tcp", 1, &config);
-	pool_run(&encrypted, 2, "encrypted", use_small_ones, NULL);
+	pool_run(&encrypted, 2, "encrypted", use_bad_ends, NULL);
 	pool_stop(&encrypted);
 	unsetenv("SUMMAND_TLS");
 	unsetenv("SUMMAND_TOKEN_FILE");
@@ -123,8 +166,6 @@ struct bad {
 	const char *group;
 	int protection; /* of a page in the middle */
 	bool receives;
-	size_t count;
-	size_t offset;
 };
 
 /* Only the kernel knows, when half of it is on its way: the lane cannot be used any more. */
@@ -138,15 +179,15 @@ static void use_a_hole(struct pool_rank *rank)
 	CHECK(smd_barrier(rank->comm) == 0); /* so that all have joined */
 	CHECK(mprotect((char *)holed + HOLE, PAGE, bad->protection) == 0);
 	if (rank->rank == 0) {
-		const float *send = bad->receives ? good : holed + bad->offset;
-		float *recv = bad->receives ? holed + bad->offset : good;
+		const float *send = bad->receives ? good : holed;
+		float *recv = bad->receives ? holed : good;
 
-		ret = smd_allreduce(rank->comm, send, recv, bad->count, SMD_FLOAT32, SMD_SUM);
+		ret = smd_allreduce(rank->comm, send, recv, COUNT, SMD_FLOAT32, SMD_SUM);
 		CHECK(ret == -EFAULT);
 		check_says("this process (rank-0) passed a buffer whose memory it does not have, "
 			   "or may not use so: Bad address, on the lane to reduction server ");
 	} else {
-		ret = smd_allreduce(rank->comm, good, good, bad->count, SMD_FLOAT32, SMD_SUM);
+		ret = smd_allreduce(rank->comm, good, good, COUNT, SMD_FLOAT32, SMD_SUM);
 		/* Of a bad receive buffer it may have its own result. */
 		CHECK(ret < 0 || bad->receives);
 		CHECK(ret == 0 || strstr(smd_error_message(), "rank 0 (rank-0)"));
@@ -158,15 +199,11 @@ static void use_a_hole(struct pool_rank *rank)
 static void memory_that_the_kernel_refuses_is_the_callers(void **state)
 {
 	static const struct bad cases[] = {
-		{"a hole in a large one", PROT_NONE, false, COUNT, 0},
-		{"a small one", PROT_NONE, false, 16, HOLE / 4},
-		{"may not be written", PROT_READ, true, COUNT, 0},
+		{"a hole in a large one", PROT_NONE, false},
+		{"may not be written", PROT_READ, true},
 	};
 
 	(void)state;
-	if (pool_is_rdma()) {
-		skip(); /* small payloads are copied by the processor, which ends the process */
-	}
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		pool_run(&pool, 2, cases[i].group, use_a_hole, (void *)&cases[i]);
 	}
@@ -177,8 +214,9 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(memory_that_is_not_mapped_is_refused),
 		cmocka_unit_test(memory_that_the_kernel_refuses_is_the_callers),
+		cmocka_unit_test(memory_that_begins_or_ends_badly_is_refused),
 #ifdef SMD_TLS
-		cmocka_unit_test(small_memory_that_is_to_be_encrypted_is_refused_too),
+		cmocka_unit_test(memory_that_is_to_be_encrypted_is_refused_too),
 #endif
 	};
 
