@@ -8,6 +8,7 @@
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
 
+#define SCORE_KIND  2000u /* above all else */
 #define SCORE_LOCAL 1000u /* above that of any address of the other end, */
 #define SCORE_HERE  200u  /* as this is, with which it is less than that */
 #define GID_SIZE    16
@@ -151,22 +152,36 @@ static bool port_is_here(const struct smd_verbs_port *port)
 	return !port->ethernet || port->network_bits > 0;
 }
 
-/* 0: it will not do. */
-static unsigned port_score(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
+static bool wish_names(const struct smd_rdma_wish *wish)
 {
-	bool named = wish->devices && *wish->devices;
+	return wish->devices && *wish->devices;
+}
+
+static bool port_will_do(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
+{
+	return (!wish_names(wish) ||
+		       smd_rdma_port_is_named(wish->devices, port->name, port->number)) &&
+	       (!wish->other || wish->other->ethernet == port->ethernet);
+}
+
+/* 0: it will not do. */
+static unsigned port_score(
+	const struct smd_verbs_port *port, const struct smd_rdma_wish *wish, bool infiniband)
+{
 	unsigned score = 1;
 
-	if ((named && !smd_rdma_port_is_named(wish->devices, port->name, port->number)) ||
-		(wish->other && wish->other->ethernet != port->ethernet)) {
+	if (!port_will_do(port, wish)) {
 		return 0;
+	}
+	if (infiniband && !port->ethernet) {
+		score += SCORE_KIND;
 	}
 	if (port_is_here(port)) {
 		score += SCORE_HERE;
 	}
 	/* InfiniBand's routes say little: often one of a host's cards alone has an IP address, or
 	 * all are in one subnet and the first is taken. */
-	if (!named && port->ethernet && port_is_of_route(port, wish)) {
+	if (!wish_names(wish) && port->ethernet && port_is_of_route(port, wish)) {
 		score += SCORE_LOCAL;
 	}
 	if (wish->other) {
@@ -182,9 +197,38 @@ static bool same_port(const struct smd_verbs_port *a, const struct smd_verbs_por
 	return strcmp(a->name, b->name) == 0 && a->number == b->number;
 }
 
+/*
+ * Whether InfiniBand goes before RoCE. Where a host has both it was bought for this, and the
+ * carrier's way, by Ethernet, says nothing of it: that card is often one for management, and a
+ * cloud's may pass no RoCE at all. But where it is much slower than a RoCE card it is not.
+ */
+static bool infiniband_is_first(
+	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish)
+{
+	uint32_t fastest[2] = {0, 0}; /* InfiniBand's, RoCE's */
+	bool there = false;
+
+	if (wish_names(wish) || wish->stays) {
+		return false;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		bool ethernet = ports[i].ethernet;
+		/* what is not known counts as fast */
+		uint32_t mbps = ports[i].mbps || ethernet ? ports[i].mbps : UINT32_MAX;
+
+		if (!port_will_do(&ports[i], wish) || !port_is_here(&ports[i])) {
+			continue;
+		}
+		there |= !ethernet;
+		fastest[ethernet] = mbps > fastest[ethernet] ? mbps : fastest[ethernet];
+	}
+	return there && fastest[0] >= fastest[1] / SLOWER;
+}
+
 /* Which ports are the best for a wish, and so take turns. */
 struct choice {
 	const struct smd_rdma_wish *wish;
+	bool infiniband;  /* goes before RoCE */
 	unsigned score;   /* 0: there are none */
 	uint32_t slowest; /* in Mbit/s; who names devices has them all, however slow */
 };
@@ -192,11 +236,11 @@ struct choice {
 static struct choice choice_make(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish)
 {
-	struct choice choice = {.wish = wish};
+	struct choice choice = {.wish = wish, .infiniband = infiniband_is_first(ports, n, wish)};
 	uint32_t fastest = 0;
 
 	for (unsigned i = 0; i < n; i++) {
-		unsigned score = port_score(&ports[i], wish);
+		unsigned score = port_score(&ports[i], wish, choice.infiniband);
 
 		if (score > choice.score) {
 			choice.score = score;
@@ -206,14 +250,15 @@ static struct choice choice_make(
 			fastest = ports[i].mbps;
 		}
 	}
-	choice.slowest = wish->devices && *wish->devices ? 0 : fastest / SLOWER;
+	choice.slowest = wish_names(wish) ? 0 : fastest / SLOWER;
 	return choice;
 }
 
 /* One whose speed is not known counts as fast. */
 static bool choice_has(const struct choice *choice, const struct smd_verbs_port *port)
 {
-	return choice->score && port_score(port, choice->wish) == choice->score &&
+	return choice->score &&
+	       port_score(port, choice->wish, choice->infiniband) == choice->score &&
 	       (port->mbps == 0 || port->mbps >= choice->slowest);
 }
 
@@ -239,7 +284,7 @@ static const struct smd_verbs_port *choice_address(const struct choice *choice,
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_verbs_port *port)
 {
 	for (unsigned i = 0; i < n; i++) {
-		if (same_port(&ports[i], port) && port_score(&ports[i], choice->wish) &&
+		if (same_port(&ports[i], port) && port_will_do(&ports[i], choice->wish) &&
 			port_is_of_route(&ports[i], choice->wish)) {
 			return &ports[i];
 		}

@@ -1,11 +1,11 @@
 /*
  * Which port of which device a lane is made on, where no connection manager chooses it.
  *
- * The user may name devices. Else a RoCE port that has the address of the carrier's own end is
- * taken: the route has chosen it. Of the rest those are best whose address begins as the other
- * end's does (the same subnet), and those that are as good take turns, but for those that are much
- * slower. Turns begin at the port that has the carrier's own address, as InfiniBand's have by
- * IPoIB, where one of them has.
+ * The user may name devices. Else InfiniBand's go before RoCE's, unless they are much slower. Of
+ * RoCE's the one that has the address of the carrier's own end is taken: the route has chosen it.
+ * Of the rest those are best whose address begins as the other end's does (the same subnet), and
+ * those that are as good take turns, but for those that are much slower. Turns begin at the port
+ * that has the carrier's own address, as InfiniBand's have by IPoIB, where one of them has.
  */
 #ifndef SMD_TRANSPORT_RDMA_PORT_H
 #define SMD_TRANSPORT_RDMA_PORT_H

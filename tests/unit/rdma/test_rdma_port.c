@@ -30,6 +30,16 @@ static const struct smd_verbs_port ports[] = {
 		.gid = {0xfe, 0x80, [15] = 5}},
 };
 
+#define NROCE 3u
+
+static int chosen_of(unsigned n, const uint8_t *local, unsigned turn)
+{
+	const struct smd_rdma_wish wish = {.local = local, .turn = turn};
+	const struct smd_verbs_port *port = smd_rdma_port_choose(ports, n, &wish);
+
+	return port ? (int)(port - ports) : -1;
+}
+
 static int chosen(const char *devices, const uint8_t *local, const struct smd_rdma_offer *other,
 	unsigned turn)
 {
@@ -83,15 +93,16 @@ static void the_best_port_is_taken(void **state)
 
 	(void)state;
 	/* The route to the server has chosen one. */
-	assert_int_equal(chosen("", ports[2].gid, NULL, 0), 2);
-	assert_int_equal(chosen("", ports[2].gid, NULL, 1), 2);
+	assert_int_equal(chosen_of(NROCE, ports[2].gid, 0), 2);
+	assert_int_equal(chosen_of(NROCE, ports[2].gid, 1), 2);
 	memcpy(roce.gid, ports[1].gid, 16);
 	assert_int_equal(chosen("", ports[2].gid, &roce, 0), 2);
 	/* It goes over none of them: all take turns, each once, none by an address of its wire. */
-	assert_int_equal(chosen("", elsewhere, NULL, 0), 1);
-	assert_int_equal(chosen("", elsewhere, NULL, 1), 2);
-	assert_int_equal(chosen("", NULL, NULL, 2), 3);
-	assert_int_equal(chosen("", NULL, NULL, 5), 1);
+	assert_int_equal(chosen_of(NROCE, elsewhere, 0), 1);
+	assert_int_equal(chosen_of(NROCE, elsewhere, 1), 2);
+	assert_int_equal(chosen_of(NROCE, NULL, 2), 1);
+	assert_int_equal(chosen("", NULL, NULL, 2), 5);
+	assert_int_equal(chosen("", NULL, NULL, 3), 3);
 	/* Who answers takes one of the same subnet, and of the same kind. */
 	roce.gid[15] = 77;
 	assert_int_equal(chosen("", elsewhere, &roce, 0), 1);
@@ -314,6 +325,48 @@ static void a_slow_card_takes_no_turn(void **state)
 		smd_rdma_port_choose(cards, 1, &(const struct smd_rdma_wish){.turn = 3}), &cards[0]);
 }
 
+/* A card for management, or a cloud's accelerated Ethernet, that servers are named by the address
+ * of. */
+static void infiniband_goes_before_the_routes_roce(void **state)
+{
+	struct smd_verbs_port cards[] = {
+		{.name = "mlx5_an0",
+			.number = 1,
+			.ethernet = true,
+			.network_bits = 96 + 24,
+			.mbps = 100000,
+			.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}},
+		{.name = "mlx5_ib0", .number = 1, .mbps = 100000, .gid = {0xfe, 0x80, [15] = 1}},
+		{.name = "mlx5_ib1", .number = 1, .mbps = 100000, .gid = {0xfe, 0x80, [15] = 2}},
+	};
+	static const struct smd_rdma_offer roce = {
+		.ethernet = true, .gid = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 9}};
+	struct smd_rdma_wish wish = {.local = cards[0].gid};
+
+	(void)state;
+	for (wish.turn = 0; wish.turn < 4; wish.turn++) {
+		assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[1 + wish.turn % 2]);
+	}
+	/* Whoever has InfiniBand too answers on what was offered, */
+	wish.other = &roce;
+	assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[0]);
+	/* a connection that NCCL has bound stays there, and so does what the user names. */
+	wish = (struct smd_rdma_wish){.local = cards[0].gid, .stays = true};
+	assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[0]);
+	wish = (struct smd_rdma_wish){.local = cards[0].gid, .devices = "mlx5_an0"};
+	assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[0]);
+	/* Old InfiniBand beside fast RoCE is not what the host was bought for. */
+	cards[0].mbps = 400000;
+	wish = (struct smd_rdma_wish){.local = cards[0].gid};
+	for (wish.turn = 0; wish.turn < 4; wish.turn++) {
+		assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[0]);
+	}
+	wish.local = NULL;
+	assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[0]);
+	cards[1].mbps = 0; /* it does not say, and counts as fast */
+	assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[1]);
+}
+
 /* By the mask of the interface that has the address. */
 static void networks_are_known_by_their_interfaces(void **state)
 {
@@ -342,6 +395,7 @@ int main(void)
 		cmocka_unit_test(servers_begin_far_from_each_other),
 		cmocka_unit_test(an_address_of_another_network_namespace_takes_no_turn),
 		cmocka_unit_test(a_slow_card_takes_no_turn),
+		cmocka_unit_test(infiniband_goes_before_the_routes_roce),
 		cmocka_unit_test(networks_are_known_by_their_interfaces),
 	};
 
