@@ -126,6 +126,8 @@ struct smd_target {
 	bool doubted; /* it could not be reached there: its name may stand for another by now */
 	struct smd_lookup *lookup;    /* NULL: none is under way */
 	unsigned nremotes;            /* 1 until shard 0 has said WELCOME */
+	unsigned transport;           /* of the owner's, that its lanes begin with; */
+	unsigned vain; /* so many of them have tried another, and nothing came over it */
 	bool lost;                    /* told to the owner */
 	bool silent;                  /* when it was lost */
 	bool known;                   /* its shards are in the list of all remotes */

@@ -160,6 +160,7 @@ static int remote_on_welcome(
 	remote->welcomed = true;
 	remote->others_run = frame->window & SMD_WELCOME_OTHERS;
 	remote->repeated = false;
+	remote->owner->config->used[remote->transport] = true;
 	smd_remote_pair_end(remote);
 	remote_tell_transport(remote);
 	remote->owner->ops->on_welcomed(remote->owner, remote);

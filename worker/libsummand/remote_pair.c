@@ -61,6 +61,11 @@ bool smd_remote_pair_begin(struct smd_remote *remote)
 		smd_remote_pair_give_turn(silent);
 	}
 	if (owner->npairing >= AT_ONCE) {
+		if (!remote->reason[0]) {
+			snprintf(remote->reason, sizeof(remote->reason),
+				"other lanes are still being made over %s",
+				remote_wants(remote)->name);
+		}
 		(void)!getrandom(&jitter, sizeof(jitter), 0);
 		delay.tv_usec = WAIT_MS * 1000 + jitter * (WAIT_MS * 1000 / UINT8_MAX);
 		evtimer_add(remote->retry, &delay);

@@ -19,7 +19,8 @@
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
 
-#define NUMBER_MASK 0xffffffu
+#define NUMBER_MASK     0xffffffu
+#define OFFERER_LATER_S 2u
 
 _Static_assert(SMD_RDMA_OFFER_SIZE <= SMD_OFFER_MAX, "an offer has room");
 
@@ -100,9 +101,21 @@ static int lane_be_patient(struct rdma_lane *lane, uint64_t ns)
 	return evtimer_add(lane->patience, &patience);
 }
 
+static unsigned lane_making_s(const struct rdma_lane *lane)
+{
+	return lane->loop->settings.connect_s;
+}
+
+/* With the other end. Who answers gives up first, knows why, and tries again; else all that it
+ * heard would be that the carrier has ended. */
+static unsigned lane_patience_s(const struct rdma_lane *lane)
+{
+	return lane->loop->settings.connect_s + (lane->answers ? 0 : OFFERER_LATER_S);
+}
+
 static uint64_t lane_patience_ns(const struct rdma_lane *lane)
 {
-	return lane->loop->settings.connect_s * SMD_SECOND_NS;
+	return lane_patience_s(lane) * SMD_SECOND_NS;
 }
 
 /* What is with the maker is timed from when the maker has taken it up: others may be before it, and
@@ -120,14 +133,15 @@ static uint64_t lane_time_left(const struct rdma_lane *lane)
 	if (taken_ns == 0) {
 		taken_ns = smd_rdma_maker_busy_since(lane->loop->maker);
 	}
-	until_ns = (taken_ns ? taken_ns : now_ns) + lane_patience_ns(lane);
+	until_ns = (taken_ns ? taken_ns : now_ns) + lane_making_s(lane) * SMD_SECOND_NS;
 	return until_ns > now_ns ? until_ns - now_ns : 0;
 }
 
 static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 {
 	struct rdma_lane *lane = arg;
-	const unsigned patience_s = lane->loop->settings.connect_s;
+	const unsigned patience_s =
+		lane->making.under_way ? lane_making_s(lane) : lane_patience_s(lane);
 	uint64_t left_ns = lane_time_left(lane);
 	char text[160];
 
@@ -180,8 +194,10 @@ static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carri
 
 static int lane_begin_patience(struct rdma_lane *lane, struct smd_error *error)
 {
+	const unsigned first_s = lane->later ? lane_making_s(lane) : lane_patience_s(lane);
+
 	lane->patience = evtimer_new(lane->loop->base, lane_on_patience, lane);
-	return lane->patience && lane_be_patient(lane, lane_patience_ns(lane)) == 0
+	return lane->patience && lane_be_patient(lane, first_s * SMD_SECOND_NS) == 0
 		       ? 0
 		       : smd_error_set(error, ENOMEM, "rdma: out of memory");
 }

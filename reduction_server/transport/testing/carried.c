@@ -187,7 +187,8 @@ static int carried_join(struct smd_lane *outer, struct smd_lane *carrier,
 	if (other->length != sizeof(word) || memcmp(other->bytes, word, sizeof(word)) != 0) {
 		return smd_error_set(error, EPROTO, "the offer must be \"%s\"", word);
 	}
-	lane->times_out = lane->answers && take_one(&smd_carried_trials.time_out);
+	lane->times_out = lane->answers && !take_one(&smd_carried_trials.open) &&
+			  take_one(&smd_carried_trials.time_out);
 	lane->carrier = carrier;
 	carrier->ops->set_owner(carrier, &carrier_callbacks, lane);
 	event_active(lane->soon, EV_TIMEOUT, 1);

@@ -205,6 +205,49 @@ static void what_times_out_is_tried_once_more(void **state)
 	pool_stop(&pool);
 }
 
+/* A fabric may drop all that crosses, and a server may have many lanes: what the first has found
+ * out the others need not. */
+static void where_nothing_comes_the_others_are_spared(void **state)
+{
+	enum { ALL = 1000 };
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", SMD_SHARDS_MAX, true, NULL);
+	smd_carried_trials.time_out = ALL;
+	capture_begin();
+	assert_int_equal(work(&pool, "either", 60), 0);
+	assert_int_equal(ALL - smd_carried_trials.time_out, 2);
+	assert_true(capture_has("shard 0: tries tcp after carried: it is to time out", NULL));
+	/* One card of the server's may be cut off, whose lanes come later. */
+	smd_carried_trials.open = 1;
+	smd_carried_trials.time_out = ALL;
+	assert_int_equal(work(&pool, "either", 60), 0);
+	assert_in_range(ALL - smd_carried_trials.time_out, 8 * 2, 8 * 2 + 8);
+	capture_end();
+	pool_stop(&pool);
+}
+
+static void where_nothing_comes_from_two_servers_the_others_are_spared(void **state)
+{
+	enum { ALL = 1000, SERVERS = 8, SHARDS = 8 };
+	struct smd_server_config configs[SERVERS];
+	struct pool pool;
+
+	(void)state;
+	for (int i = 0; i < SERVERS; i++) {
+		configs[i] = configure(SHARDS, true, NULL);
+	}
+	pool_start(&pool, "tcp", SERVERS, configs);
+	smd_carried_trials.time_out = ALL;
+	capture_begin();
+	assert_int_equal(work(&pool, "either", 60), 0);
+	assert_in_range(ALL - smd_carried_trials.time_out, 4, SERVERS * 2);
+	assert_true(capture_has("nothing came over that to 2 servers", NULL));
+	capture_end();
+	pool_stop(&pool);
+}
+
 /* Where the server could make no half in time it tries again, and tells the worker nothing of it;
  * TCP is for those of which that is so again. */
 static void what_is_late_before_it_is_offered_is_tried_once_more(void **state)
@@ -550,6 +593,8 @@ int main(void)
 		TEST(few_are_made_at_once),
 		TEST(a_carrier_that_is_not_there_is_not_its_transports_fault),
 		TEST(what_times_out_is_tried_once_more),
+		TEST(where_nothing_comes_the_others_are_spared),
+		TEST(where_nothing_comes_from_two_servers_the_others_are_spared),
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
 		TEST(what_passes_is_tried_once_more),
 		TEST(a_device_that_lets_nobody_in_is_done_without),

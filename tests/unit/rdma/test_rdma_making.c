@@ -183,7 +183,7 @@ static void who_waits_for_others_is_not_timed(void **state)
 	assert_true(evtimer_pending(second.half.lane->patience, NULL)); /* for the answer */
 	event_active(second.half.lane->patience, EV_TIMEOUT, 1);
 	RUN_UNTIL(link, second.end.closed);
-	end_assert_closed(&second.end, -ETIMEDOUT, "no answer about RDMA within 5 s");
+	end_assert_closed(&second.end, -ETIMEDOUT, "no answer about RDMA within 7 s");
 	close_one(&second, link);
 	later_close(link);
 }
