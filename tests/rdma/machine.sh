@@ -6,6 +6,7 @@
 #   failures       what goes wrong on RDMA lanes while operations are going on: every end is named and nothing hangs;
 #                  which transport a lane takes, and why; what an idle server costs
 #   job            the digits job with its reduction server over RDMA: it trains as over TCP, to the same weights
+#   fabric         a network that drops RDMA's packets, and small and large MTUs, by defaults; tools/rdma-fabric has more
 #   nccl_collnet   CollNet: scenarios of tests/nccl_proxy/collnet_driver.c with servers on an RDMA device
 #   nccl_net       the NCCL plugin's point-to-point network: the driver of functional.nccl_net, and what it does
 #                  where the other end has no RDMA
@@ -45,6 +46,7 @@ needs() {
 arguments_of() {
 	case $1 in
 	engine) needs "${engine_tests[@]/#/tests/}" ;;
+	fabric) needs bin/summand-perf bin/summand-reduction-server ;;
 	failures) needs bin/summand-perf bin/summand-reduction-server && echo --program=setpriv ;;
 	job)
 		needs bin/summand bin/summand-agent bin/summand-digits bin/summand-reduction-server
@@ -59,7 +61,7 @@ mapfile -t arguments < <(for scenario; do arguments_of "$scenario"; done | sort 
 limit=1300 # seconds; 770 were needed on a slow host beside five other tests
 [ "$again" = yes ] || rm -rf "$kept"
 mkdir -p "$kept"
-# A queue pair is tried for 30 s, and waited for 21 s; inside/failures has less patience.
+# A queue pair is tried for 30 s, and waited for 21 s; inside/failures has less patience, and inside/fabric the defaults.
 # Before other tests, where that may be said: a machine whose processors stand still for seconds loses all its lanes.
 favoured=()
 if [ "$(nice -n -10 nice 2>/dev/null || echo 0)" -lt 0 ]; then
