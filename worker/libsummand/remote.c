@@ -15,15 +15,13 @@
 #include "worker/libsummand/remote_greeting.h"
 #include "worker/libsummand/remote_loss.h"
 #include "worker/libsummand/remote_pair.h"
+#include "worker/libsummand/remote_transport.h"
 
 /* One of several ways is left then: a packet may be lost, which TCP repeats after a second, and a
  * handshake waits for a server's processor. */
 #define RAIL_S        2
 #define RAIL_TLS_S    8
 #define RETRY_MS      100
-/* So many lanes, of a server that has others over that transport, or servers are tried in vain. */
-#define VAIN_LANES    8
-#define VAIN_SERVERS  2
 #define REMOTE_MEMORY (2 * (size_t)SMD_CHUNK_LIMIT) /* its sink, and what is beside */
 static const struct smd_lane_callbacks remote_callbacks;
 static const char looking_up[] = "its name is still being looked up";
@@ -73,163 +71,6 @@ static void remote_try_later(struct smd_remote *remote, int err, const char *rea
 	} else if (smd_clock_ns() + RETRY_MS * 1000000ull < remote->owner->deadline_ns) {
 		evtimer_add(remote->retry, &delay);
 	} /* else its owner gives it up in a moment, or goes on without it (smd_context_deadline()) */
-}
-
-/* From that one on, the first that is not known to be nowhere; as many as there are: none. */
-static unsigned next_transport(const struct smd_config *config, unsigned from)
-{
-	while (from < config->ntransports && config->absent[from]) {
-		from++;
-	}
-	return from;
-}
-
-/* From the one that it is at, or that its server's lanes begin with. */
-static unsigned remote_first_transport(const struct smd_remote *remote)
-{
-	unsigned from = remote->target->transport;
-
-	return next_transport(
-		remote->owner->config, remote->transport > from ? remote->transport : from);
-}
-
-/* The next transport must have its time too. Who connects later, to a server that is there again,
- * has all the time. */
-static bool owner_has_time(const struct smd_remote_owner *owner)
-{
-	uint64_t now_ns = smd_clock_ns();
-
-	return now_ns >= owner->deadline_ns ||
-	       owner->deadline_ns - now_ns >= owner->connect_s * SMD_SECOND_NS / 2;
-}
-
-/* A lane that goes another way stays there for as long as it lasts. */
-static bool remote_repeats(struct smd_remote *remote, int err, const char *reason)
-{
-	const struct smd_transport_ops *ops = remote->owner->config->transports[remote->transport];
-	char server[160];
-
-	if (!smd_transport_error_passes(err) || smd_remote_connects_over(remote) == ops ||
-		remote->repeated || remote_first_transport(remote) != remote->transport ||
-		!owner_has_time(remote->owner)) {
-		return false;
-	}
-	remote->repeated = true;
-	smd_target_name(remote->target, server);
-	smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: tries %s again: %s", server,
-		remote->shard, ops->name, reason);
-	event_active(remote->retry, EV_TIMEOUT, 1);
-	return true;
-}
-
-/* A bit for each thing that may be wrong with this process's own device. The other lanes find the same.
- * 0: with something else, or with a device that lanes were made with before. */
-static unsigned own_lack(const struct smd_config *config, unsigned transport, int err)
-{
-	if (config->had[transport]) {
-		return 0;
-	}
-	switch (err) {
-	case -ENODEV:
-		return 1u << 0;
-	case -EPROTONOSUPPORT: /* none is InfiniBand or RoCE, */
-		return 1u << 1;
-	case -ENETDOWN: /* has a port that is up, */
-		return 1u << 2;
-	case -ENOTSUP: /* or can what lanes need */
-		return 1u << 3;
-	default:
-		return 0;
-	}
-}
-
-/* What the device lacks is said once, and not for each lane. */
-static void remote_tell_next(
-	const struct smd_remote *remote, unsigned next, int err, const char *reason)
-{
-	struct smd_config *config = remote->owner->config;
-	const char *name = config->transports[remote->transport]->name;
-	unsigned lack = own_lack(config, remote->transport, err);
-	char server[160];
-
-	if (lack & ~config->told[remote->transport]) {
-		config->told[remote->transport] |= lack;
-		smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
-			config->transports[next]->name, name, reason);
-		return;
-	}
-	smd_target_name(remote->target, server);
-	smd_log(lack || err == -EXDEV ? SMD_LOG_DEBUG : SMD_LOG_INFO, "libsummand",
-		"lane to %s, shard %u: tries %s after %s: %s", server, remote->shard,
-		config->transports[next]->name, name, reason);
-}
-
-/* Some lane to it is over that transport. */
-static bool target_uses(const struct smd_target *target, unsigned transport)
-{
-	for (unsigned i = 0; i < target->nremotes; i++) {
-		const struct smd_remote *remote = target->remotes[i];
-
-		if (remote && remote->lane && remote->welcomed && remote->transport == transport) {
-			return true;
-		}
-	}
-	return false;
-}
-
-/*
- * A fabric that drops what crosses shows in nothing but silence. What one lane has found out its
- * server's others need not, or they would one after the other, some at once; nor need those of
- * other servers where it is so for two, and for none it is not.
- */
-static void remote_spare_others(struct smd_remote *remote, unsigned next)
-{
-	struct smd_config *config = remote->owner->config;
-	struct smd_target *target = remote->target;
-	unsigned tried = remote->transport;
-
-	target->vain++;
-	if (target->transport >= next ||
-		(target_uses(target, tried) && target->vain < VAIN_LANES)) {
-		return;
-	}
-	target->transport = next;
-	if (++config->vain[tried] >= VAIN_SERVERS && !config->used[tried]) {
-		config->absent[tried] = true;
-		smd_log(SMD_LOG_INFO, "libsummand",
-			"lanes go over %s and not over %s: nothing came over that to %u servers",
-			config->transports[next]->name, config->transports[tried]->name,
-			config->vain[tried]);
-	}
-}
-
-/*
- * The lane cannot be had over the transport that was tried: says why, and goes on to the next one.
- * False: there is none.
- */
-static bool remote_try_next(struct smd_remote *remote, int err, const char *reason)
-{
-	struct smd_config *config = remote->owner->config;
-	unsigned next;
-
-	if (remote_repeats(remote, err, reason)) {
-		return true;
-	}
-	next = next_transport(config, remote->transport + 1);
-	if (next == config->ntransports) {
-		return false;
-	}
-	remote_tell_next(remote, next, err, reason);
-	if (err == -ENODEV && !config->had[remote->transport]) { /* nor will the other lanes */
-		config->absent[remote->transport] = true;
-	}
-	if (err == -ETIMEDOUT) {
-		remote_spare_others(remote, next);
-	}
-	remote->transport = next;
-	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
-	event_active(remote->retry, EV_TIMEOUT, 1);
-	return true;
 }
 
 /* What is known of the address is used where nothing better comes. */
@@ -372,7 +213,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 		remote_leave_rail(remote);
 		return;
 	}
-	remote->transport = remote_first_transport(remote);
+	remote->transport = smd_remote_first_transport(remote);
 	if (!remote_has_address(remote) || !smd_remote_pair_begin(remote)) {
 		return;
 	}
@@ -398,7 +239,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	if (ret) {
 		remote->lane = NULL;
 		smd_remote_pair_end(remote);
-		if (of_carrier || !remote_try_next(remote, ret, error.text)) {
+		if (of_carrier || !smd_remote_try_next(remote, ret, error.text)) {
 			remote_try_later(remote, ret, error.text);
 		}
 		return;
@@ -520,7 +361,8 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 		return;
 	}
 	if (!remote->welcomed && err != -EPROTO) {
-		if (!remote->owner->failed && (carrier || !remote_try_next(remote, err, reason))) {
+		if (!remote->owner->failed &&
+			(carrier || !smd_remote_try_next(remote, err, reason))) {
 			remote_try_later(remote, err, reason);
 		}
 		return;

@@ -1,0 +1,174 @@
+/* Chooses what a lane is tried over, and what after that. */
+#include "worker/libsummand/remote_transport.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+#include "worker/libsummand/remote_pair.h"
+
+/* So many lanes, of a server that has others over that transport, or servers are tried in vain. */
+#define VAIN_LANES   8
+#define VAIN_SERVERS 2
+
+/* From that one on, the first that is not known to be nowhere; as many as there are: none. */
+static unsigned next_transport(const struct smd_config *config, unsigned from)
+{
+	while (from < config->ntransports && config->absent[from]) {
+		from++;
+	}
+	return from;
+}
+
+unsigned smd_remote_first_transport(const struct smd_remote *remote)
+{
+	unsigned from = remote->target->transport;
+
+	return next_transport(
+		remote->owner->config, remote->transport > from ? remote->transport : from);
+}
+
+/* The next transport must have its time too. Who connects later, to a server that is there again,
+ * has all the time. */
+static bool owner_has_time(const struct smd_remote_owner *owner)
+{
+	uint64_t now_ns = smd_clock_ns();
+
+	return now_ns >= owner->deadline_ns ||
+	       owner->deadline_ns - now_ns >= owner->connect_s * SMD_SECOND_NS / 2;
+}
+
+/* A lane that goes another way stays there for as long as it lasts. */
+static bool remote_repeats(struct smd_remote *remote, int err, const char *reason)
+{
+	const struct smd_transport_ops *ops = remote->owner->config->transports[remote->transport];
+	char server[160];
+
+	if (!smd_transport_error_passes(err) || smd_remote_connects_over(remote) == ops ||
+		remote->repeated || smd_remote_first_transport(remote) != remote->transport ||
+		!owner_has_time(remote->owner)) {
+		return false;
+	}
+	remote->repeated = true;
+	smd_target_name(remote->target, server);
+	smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: tries %s again: %s", server,
+		remote->shard, ops->name, reason);
+	event_active(remote->retry, EV_TIMEOUT, 1);
+	return true;
+}
+
+/* A bit for each thing that may be wrong with this process's own device. The other lanes find the same.
+ * 0: with something else, or with a device that lanes were made with before. */
+static unsigned own_lack(const struct smd_config *config, unsigned transport, int err)
+{
+	if (config->had[transport]) {
+		return 0;
+	}
+	switch (err) {
+	case -ENODEV:
+		return 1u << 0;
+	case -EPROTONOSUPPORT: /* none is InfiniBand or RoCE, */
+		return 1u << 1;
+	case -ENETDOWN: /* has a port that is up, */
+		return 1u << 2;
+	case -ENOTSUP: /* or can what lanes need */
+		return 1u << 3;
+	default:
+		return 0;
+	}
+}
+
+/* What the device lacks is said once, and not for each lane. */
+static void remote_tell_next(
+	const struct smd_remote *remote, unsigned next, int err, const char *reason)
+{
+	struct smd_config *config = remote->owner->config;
+	const char *name = config->transports[remote->transport]->name;
+	unsigned lack = own_lack(config, remote->transport, err);
+	char server[160];
+
+	if (lack & ~config->told[remote->transport]) {
+		config->told[remote->transport] |= lack;
+		smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
+			config->transports[next]->name, name, reason);
+		return;
+	}
+	smd_target_name(remote->target, server);
+	smd_log(lack || err == -EXDEV ? SMD_LOG_DEBUG : SMD_LOG_INFO, "libsummand",
+		"lane to %s, shard %u: tries %s after %s: %s", server, remote->shard,
+		config->transports[next]->name, name, reason);
+}
+
+/* Some lane to it is over that transport. */
+static bool target_uses(const struct smd_target *target, unsigned transport)
+{
+	for (unsigned i = 0; i < target->nremotes; i++) {
+		const struct smd_remote *remote = target->remotes[i];
+
+		if (remote && remote->lane && remote->welcomed && remote->transport == transport) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/*
+ * A fabric that drops what crosses shows in nothing but silence. What one lane has found out its
+ * server's others need not, or they would one after the other, some at once; nor need those of
+ * other servers where it is so for two, and for none it is not.
+ */
+static void remote_spare_others(struct smd_remote *remote, unsigned next, const char *reason)
+{
+	struct smd_config *config = remote->owner->config;
+	struct smd_target *target = remote->target;
+	unsigned tried = remote->transport;
+	char server[160];
+
+	target->vain++;
+	if (target->transport >= next ||
+		(target_uses(target, tried) && target->vain < VAIN_LANES)) {
+		return;
+	}
+	target->transport = next;
+	if (config->absent[tried]) {
+		return;
+	}
+	smd_target_name(target, server);
+	smd_log(SMD_LOG_WARN, "libsummand",
+		"lanes to %s go over %s: both ends have what %s needs, and nothing comes over it: "
+		"%s",
+		server, config->transports[next]->name, config->transports[tried]->name, reason);
+	if (++config->vain[tried] >= VAIN_SERVERS && !config->used[tried]) {
+		config->absent[tried] = true;
+		smd_log(SMD_LOG_WARN, "libsummand",
+			"so is it with %u servers: all lanes go over %s", config->vain[tried],
+			config->transports[next]->name);
+	}
+}
+
+bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason)
+{
+	struct smd_config *config = remote->owner->config;
+	unsigned next;
+
+	if (remote_repeats(remote, err, reason)) {
+		return true;
+	}
+	next = next_transport(config, remote->transport + 1);
+	if (next == config->ntransports) {
+		return false;
+	}
+	remote_tell_next(remote, next, err, reason);
+	if (err == -ENODEV && !config->had[remote->transport]) { /* nor will the other lanes */
+		config->absent[remote->transport] = true;
+	}
+	if (err == -ETIMEDOUT) {
+		remote_spare_others(remote, next, reason);
+	}
+	remote->transport = next;
+	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);
+	event_active(remote->retry, EV_TIMEOUT, 1);
+	return true;
+}
