@@ -10,7 +10,8 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
 
-#define SETTING_BOUNCE (64ull << 20)
+#define SETTING_BOUNCE       (64ull << 20)
+#define SETTING_BOUNCE_LEAST (1ull << 20) /* a chunk of the default length each way */
 
 /* A number of the range, or what it is without the variable. */
 static int setting_read(
@@ -50,6 +51,11 @@ static int setting_read_bounce(uint64_t *out, struct smd_error *error)
 	if (text && smd_parse_size(text, out)) {
 		return smd_error_set(error, EINVAL,
 			"SUMMAND_RDMA_BOUNCE: must be a size like 64M, got \"%.40s\"", text);
+	}
+	if (*out > 0 && *out < SETTING_BOUNCE_LEAST) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_RDMA_BOUNCE: must be 0 or at least %llu MiB, got \"%.40s\"",
+			SETTING_BOUNCE_LEAST >> 20, text);
 	}
 	return 0;
 }

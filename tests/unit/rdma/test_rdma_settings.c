@@ -160,6 +160,10 @@ static void what_cannot_be_is_refused(void **state)
 		"SUMMAND_RDMA_CACHE: must be a size like 64G, got \"0\"");
 	assert_refused("SUMMAND_RDMA_BOUNCE", "much",
 		"SUMMAND_RDMA_BOUNCE: must be a size like 64M, got \"much\"");
+	assert_refused("SUMMAND_RDMA_BOUNCE", "4",
+		"SUMMAND_RDMA_BOUNCE: must be 0 or at least 1 MiB, got \"4\"");
+	assert_refused("SUMMAND_RDMA_BOUNCE", "1023K",
+		"SUMMAND_RDMA_BOUNCE: must be 0 or at least 1 MiB, got \"1023K\"");
 	setenv("SUMMAND_RDMA_RETRIES", "-1", 1);
 	assert_int_equal(smd_rdma_loop_get(base, &loop, &error), -EINVAL);
 	assert_string_equal(error.text, "SUMMAND_RDMA_RETRIES: must be 0 to 7, got \"-1\"");
