@@ -395,9 +395,8 @@ static void device_tell_unwatched(const struct rdma_device *device, const char *
 			why, (unsigned long long)bounce >> 20);
 	} else {
 		smd_log(SMD_LOG_INFO, "rdma",
-			"registration cache disabled: %s; each chunk's buffer is registered anew, "
-			"as "
-			"SUMMAND_RDMA_BOUNCE is 0",
+			"registration cache disabled: %s; each chunk's buffer is registered "
+			"anew, as SUMMAND_RDMA_BOUNCE is 0",
 			why);
 	}
 }
