@@ -143,9 +143,10 @@ bool smd_rdma_settings_are_ignored(const struct smd_rdma_settings *settings, str
 	char set[128] = "";
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *value = getenv(names[i]);
 		size_t length = strlen(set);
 
-		if (getenv(names[i])) {
+		if (value && *value) {
 			snprintf(set + length, sizeof(set) - length, "%s%s", length ? ", " : "",
 				names[i]);
 		}
