@@ -155,9 +155,9 @@ static unsigned share_window(const struct smd_share *share)
 	return (unsigned)((half * share->part + share->whole - 1) / share->whole);
 }
 
-/* What the link carries: of the first transport that has devices of its own for it, or as the
- * network interface says. */
-static uint32_t read_bandwidth(const struct smd_server_options *options,
+/* Of the first transport that has devices of its own for it, in Mbit/s; 0: none has, or does not
+ * say. */
+static uint32_t read_devices(const struct smd_server_options *options,
 	const struct smd_server_config *config, char source[SMD_BANDWIDTH_SOURCE_MAX])
 {
 	uint32_t mbps = 0;
@@ -169,6 +169,15 @@ static uint32_t read_bandwidth(const struct smd_server_options *options,
 					   SMD_BANDWIDTH_SOURCE_MAX)
 				 : 0;
 	}
+	return mbps;
+}
+
+/* What the link carries: as those devices say, or the network interface. */
+static uint32_t read_bandwidth(const struct smd_server_options *options,
+	const struct smd_server_config *config, char source[SMD_BANDWIDTH_SOURCE_MAX])
+{
+	uint32_t mbps = read_devices(options, config, source);
+
 	return mbps ? mbps : smd_bandwidth_read(options->listen, "", source);
 }
 
@@ -182,6 +191,29 @@ static void settle(const struct smd_server_options *options, const struct smd_se
 		ways.ntransports++;
 	}
 	smd_locality_settle(&ways, options->listen, options->pins);
+}
+
+/* mbps 0: not known. */
+static unsigned decide_shards(const struct smd_server_options *options,
+	const struct smd_server_config *config, uint32_t mbps)
+{
+	const unsigned processors = count_processors();
+	const unsigned addresses = smd_addresses_count(options->listen);
+	char source[SMD_BANDWIDTH_SOURCE_MAX];
+	unsigned without = smd_bandwidth_shards(mbps, false, processors, addresses);
+	unsigned shards;
+
+	if (options->threads) {
+		return (unsigned)options->threads;
+	}
+	shards = smd_bandwidth_shards(
+		mbps, read_devices(options, config, source) > 0, processors, addresses);
+	if (shards < without) {
+		smd_log(SMD_LOG_INFO, "server",
+			"threads: %u, as RDMA needs; for workers over TCP alone, --threads=%u",
+			shards, without < SMD_SHARDS_MAX ? without : SMD_SHARDS_MAX);
+	}
+	return shards < SMD_SHARDS_MAX ? shards : SMD_SHARDS_MAX;
 }
 
 /* Bandwidth and shards: as given, or as there is. */
@@ -202,12 +234,7 @@ static void decide_speed(const struct smd_server_options *options, struct smd_se
 		smd_log(SMD_LOG_INFO, "server", "bandwidth: %u/%u of that, %u Mbit/s",
 			options->link.part, options->link.whole, config->bandwidth_mbps);
 	}
-	config->shards = options->threads ? (unsigned)options->threads
-					  : smd_bandwidth_shards(mbps, count_processors(),
-						    smd_addresses_count(options->listen));
-	if (config->shards > SMD_SHARDS_MAX) {
-		config->shards = SMD_SHARDS_MAX;
-	}
+	config->shards = decide_shards(options, config, mbps);
 	if (options->share.part != options->share.whole) { /* workers on the host leave no more */
 		config->bandwidth_mbps = share_of(config->bandwidth_mbps, &options->share);
 		config->window = share_window(&options->share);

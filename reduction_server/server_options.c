@@ -167,8 +167,7 @@ int smd_server_options_parse(
 		SMD_OPTION_GROUP("Memory and threads"),
 		{"threads", "N",
 			"shards, each a thread of its own (default: as many as the link takes, one "
-			"for "
-			"each 10 Gbit/s)",
+			"for each 10 Gbit/s; with RDMA at most 8, or one for each 50)",
 			set_threads, &options->threads},
 		{"affinity", "card|none",
 			"card: threads run on the processors of the network card's NUMA node "

@@ -211,10 +211,19 @@ uint32_t smd_bandwidth_read(
 	return sum;
 }
 
-unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors, unsigned addresses)
+static unsigned shards_at(uint32_t mbps, uint32_t each)
 {
-	unsigned shards = (mbps - 1) / SMD_BANDWIDTH_SHARD_MBPS + 1;
+	return (mbps - 1) / each + 1;
+}
 
+unsigned smd_bandwidth_shards(uint32_t mbps, bool by_card, unsigned processors, unsigned addresses)
+{
+	unsigned shards = shards_at(mbps, SMD_BANDWIDTH_SHARD_MBPS);
+
+	if (by_card && shards > SMD_BANDWIDTH_CARD_SHARDS) {
+		shards = shards_at(mbps, SMD_BANDWIDTH_CARD_SHARD_MBPS);
+		shards = shards > SMD_BANDWIDTH_CARD_SHARDS ? shards : SMD_BANDWIDTH_CARD_SHARDS;
+	}
 	if (mbps == 0) {
 		shards = processors / 4 < SMD_BANDWIDTH_UNKNOWN_SHARDS
 				 ? processors / 4

@@ -15,6 +15,10 @@
 /* What a shard carries both ways at once: specs/design/performance.md, "Shards". */
 #define SMD_BANDWIDTH_SHARD_MBPS     10000u
 #define SMD_BANDWIDTH_UNKNOWN_SHARDS 4u
+/* And where a card moves the payloads: specs/design/fast-networks.md, "RDMA, counted". So many
+ * shards at least, for workers that come over TCP all the same. */
+#define SMD_BANDWIDTH_CARD_SHARD_MBPS 50000u
+#define SMD_BANDWIDTH_CARD_SHARDS     8u
 
 /*
  * The speed, in Mbit/s, of the interface through which workers reach `listen` ("host:port"): the
@@ -37,10 +41,13 @@ bool smd_bandwidth_interface(const char *listen, const char *root, char out[IF_N
 
 /*
  * How many shards such a link takes, at least 1 and at most as many as there are processors: each
- * keeps one busy at SMD_BANDWIDTH_SHARD_MBPS, and more of them cost more for the same bytes. mbps 0
- * (not known): a quarter of the processors, at most SMD_BANDWIDTH_UNKNOWN_SHARDS. Of a server with several addresses
- * each has one, where there are so many processors: workers' lanes go to one address each.
+ * keeps one busy at SMD_BANDWIDTH_SHARD_MBPS, and more of them cost more for the same bytes.
+ * `by_card`: network cards move the payloads of lanes themselves (RDMA), and of
+ * SMD_BANDWIDTH_CARD_SHARDS shards or more each carries SMD_BANDWIDTH_CARD_SHARD_MBPS. mbps 0 (not
+ * known): a quarter of the processors, at most SMD_BANDWIDTH_UNKNOWN_SHARDS. Of a server with
+ * several addresses each has one, where there are so many processors: workers' lanes go to one
+ * address each.
  */
-unsigned smd_bandwidth_shards(uint32_t mbps, unsigned processors, unsigned addresses);
+unsigned smd_bandwidth_shards(uint32_t mbps, bool by_card, unsigned processors, unsigned addresses);
 
 #endif

@@ -11,6 +11,7 @@
 struct smd_rdma_bounce_slab {
 	struct smd_pages pages;
 	struct smd_rdma_keys keys;
+	size_t bytes;
 	size_t slot_bytes;
 	unsigned count; /* slots */
 	unsigned nfree;
@@ -23,7 +24,7 @@ struct smd_rdma_bounce_slab {
 static void slab_cut(struct smd_rdma_bounce_slab *slab, size_t slot_bytes)
 {
 	slab->slot_bytes = slot_bytes;
-	slab->count = (unsigned)(SMD_RDMA_BOUNCE_SLAB / slot_bytes);
+	slab->count = (unsigned)(slab->bytes / slot_bytes);
 	slab->nfree = slab->count;
 	for (unsigned i = 0; i < slab->count; i++) {
 		slab->regions[i] = (struct smd_rdma_region){
@@ -40,29 +41,29 @@ static void slab_destroy(struct smd_rdma_bounce *bounce, struct smd_rdma_bounce_
 	assert(slab->nfree == slab->count);
 	bounce->config->dereg(bounce->config->owner, slab->keys.handle);
 	bounce->counts->deregistrations++;
-	bounce->counts->pinned -= SMD_RDMA_BOUNCE_SLAB;
+	bounce->counts->pinned -= slab->bytes;
 	smd_pages_unmap(&slab->pages);
 	free(slab);
 }
 
 /* NULL: out of memory, or of memory that may be locked. */
-static struct smd_rdma_bounce_slab *slab_create(struct smd_rdma_bounce *bounce)
+static struct smd_rdma_bounce_slab *slab_create(struct smd_rdma_bounce *bounce, size_t bytes)
 {
 	const struct smd_rdma_memory_config *config = bounce->config;
 	struct smd_rdma_bounce_slab *slab = malloc(sizeof(*slab));
 
-	if (!slab || smd_pages_map_near(&slab->pages, SMD_RDMA_BOUNCE_SLAB, config->node)) {
+	if (!slab || smd_pages_map_near(&slab->pages, bytes, config->node)) {
 		free(slab);
 		return NULL;
 	}
-	if (config->reg(config->owner, slab->pages.memory, SMD_RDMA_BOUNCE_SLAB, SMD_RDMA_WRITE,
-		    &slab->keys)) {
+	if (config->reg(config->owner, slab->pages.memory, bytes, SMD_RDMA_WRITE, &slab->keys)) {
 		smd_pages_unmap(&slab->pages);
 		free(slab);
 		return NULL;
 	}
+	slab->bytes = bytes;
 	bounce->counts->registrations++;
-	bounce->counts->pinned += SMD_RDMA_BOUNCE_SLAB;
+	bounce->counts->pinned += bytes;
 	return slab;
 }
 
@@ -85,7 +86,8 @@ void smd_rdma_bounce_destroy(struct smd_rdma_bounce *bounce)
 	}
 }
 
-/* One with a free slot of that size; else one that nobody uses, which is cut anew. */
+/* One with a free slot of that size; else one that nobody uses and that is long enough, which is
+ * cut anew. */
 static struct smd_rdma_bounce_slab *bounce_find(struct smd_rdma_bounce *bounce, size_t slot_bytes)
 {
 	struct smd_rdma_bounce_slab *unused = NULL;
@@ -95,7 +97,9 @@ static struct smd_rdma_bounce_slab *bounce_find(struct smd_rdma_bounce *bounce, 
 		if (slab->slot_bytes == slot_bytes && slab->nfree) {
 			return slab;
 		}
-		unused = slab->nfree == slab->count ? slab : unused;
+		if (slab->nfree == slab->count && slab->bytes >= slot_bytes) {
+			unused = slab;
+		}
 	}
 	if (unused) {
 		slab_cut(unused, slot_bytes);
@@ -103,14 +107,16 @@ static struct smd_rdma_bounce_slab *bounce_find(struct smd_rdma_bounce *bounce, 
 	return unused;
 }
 
-/* One more, while there may be more and they can be had. */
+/* One more, while there may be more and they can be had. The last has what is left for it. */
 static struct smd_rdma_bounce_slab *bounce_grow(struct smd_rdma_bounce *bounce, size_t slot_bytes)
 {
+	const uint64_t left = bounce->config->bounce_max - bounce->bytes;
+	const size_t bytes = left < SMD_RDMA_BOUNCE_SLAB ? (size_t)left : SMD_RDMA_BOUNCE_SLAB;
 	struct smd_rdma_bounce_slab *slab = NULL;
 
-	if (bounce->bytes + SMD_RDMA_BOUNCE_SLAB <= bounce->config->bounce_max) {
-		bounce->bytes += SMD_RDMA_BOUNCE_SLAB; /* for good: it is not asked for again */
-		slab = slab_create(bounce);
+	if (bytes >= slot_bytes) {
+		bounce->bytes += bytes; /* for good: it is not asked for again */
+		slab = slab_create(bounce, bytes);
 	}
 	if (slab) {
 		slab_cut(slab, slot_bytes);
@@ -123,7 +129,7 @@ static struct smd_rdma_bounce_slab *bounce_grow(struct smd_rdma_bounce *bounce, 
 void smd_rdma_bounce_prepare(struct smd_rdma_bounce *bounce)
 {
 	if (LIST_EMPTY(&bounce->slabs)) {
-		(void)bounce_grow(bounce, SMD_RDMA_BOUNCE_SLAB);
+		(void)bounce_grow(bounce, SMD_RDMA_BOUNCE_LEAST);
 	}
 }
 

@@ -18,7 +18,7 @@
 
 #include "reduction_server/transport/rdma/registration.h"
 
-/* A slab is registered as a whole; a longer payload has no slot. */
+/* A slab is registered as a whole; a longer payload has no slot. The last slab may be shorter. */
 #define SMD_RDMA_BOUNCE_SLAB (8u << 20)
 /* The shortest slot; the others are powers of 2 times as long. */
 #define SMD_RDMA_BOUNCE_LEAST 8192u

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -282,18 +283,49 @@ static void ports_leave_out(struct rdma_loop *loop, const char *name)
 	loop->nports = left;
 }
 
-/* What is in the way, for somebody who looks for it. */
+static bool ports_are_named(const struct rdma_loop *loop, const char *devices)
+{
+	bool named = false;
+
+	for (unsigned i = 0; i < loop->nports; i++) {
+		named |=
+			smd_rdma_port_is_named(devices, loop->ports[i].name, loop->ports[i].number);
+	}
+	return named;
+}
+
+/* Once: it is wrong for each lane. A server says it at its start (prepare.c). */
+static void warn_of_devices(const struct rdma_loop *loop, const struct smd_error *error)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+	if (!loop->serves && !atomic_flag_test_and_set(&warned)) {
+		smd_log(SMD_LOG_WARN, "rdma", "%s; RDMA is not used", error->text);
+	}
+}
+
+/* What is in the way, for somebody who looks for it. -ENETDOWN: for any lane. */
 static int card_explain(
 	const struct rdma_loop *loop, const struct smd_rdma_wish *wish, struct smd_error *error)
 {
+	int ret;
+
 	if (loop->nports == 0) {
 		return smd_error_set(error, ENETDOWN,
 			"no RDMA device has a port that is up and has an address");
 	}
+	if (wish->devices && *wish->devices && !ports_are_named(loop, wish->devices)) {
+		ret = smd_error_set(error, ENETDOWN,
+			"SUMMAND_RDMA_DEVICE: must name a port that is up, got \"%.100s\"",
+			wish->devices);
+		warn_of_devices(loop, error);
+		return ret;
+	}
 	if (wish->devices && *wish->devices) {
 		return smd_error_set(error, ENETUNREACH,
-			"SUMMAND_RDMA_DEVICE: must name a port that is up%s, got \"%.100s\"",
-			wish->other ? " and of the other end's kind" : "", wish->devices);
+			"SUMMAND_RDMA_DEVICE: must name a port that is up and of the other end's "
+			"kind, got \"%.100s\"",
+			wish->devices);
 	}
 	return smd_error_set(error, ENETUNREACH,
 		"the other end is on %s, and no device here is",

@@ -384,6 +384,23 @@ static int device_query(struct rdma_device *device, uint8_t port)
 	return ret == 0 && !device->limits.immediate ? -ENOTSUP : ret;
 }
 
+static void device_tell_unwatched(const struct rdma_device *device, const char *why)
+{
+	const uint64_t bounce = device->loop->settings.bounce;
+
+	if (bounce) {
+		smd_log(SMD_LOG_INFO, "rdma",
+			"registration cache disabled: %s; buffers are copied through at most %llu "
+			"MiB of registered memory",
+			why, (unsigned long long)bounce >> 20);
+	} else {
+		smd_log(SMD_LOG_INFO, "rdma",
+			"registration cache disabled: %s; each chunk's buffer is registered "
+			"anew, as SUMMAND_RDMA_BOUNCE is 0",
+			why);
+	}
+}
+
 static int device_create(struct rdma_device *device, uint8_t port)
 {
 	const struct smd_rdma_memory_config memory = {
@@ -403,10 +420,7 @@ static int device_create(struct rdma_device *device, uint8_t port)
 	bool watches = smd_memory_watch_start(&error) == 0;
 
 	if (!watches) {
-		smd_log(SMD_LOG_INFO, "rdma",
-			"registration cache disabled: %s; buffers are copied through %llu MiB of "
-			"registered memory",
-			error.text, (unsigned long long)device->loop->settings.bounce >> 20);
+		device_tell_unwatched(device, error.text);
 	}
 	if (ret == 0) {
 		ret = smd_verbs_domain_create(device->context, &device->domain);

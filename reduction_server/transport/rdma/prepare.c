@@ -3,6 +3,8 @@
  * ports that they will be on are open, their queues are there, and memory is registered. Else the
  * first lane would do it, and what is registered at its first use would be in the midst of a chunk.
  */
+#include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "reduction_server/base/log.h"
@@ -35,6 +37,21 @@ static int prepare_device(struct rdma_loop *loop, const struct smd_rdma_wish *wi
 	return 0;
 }
 
+/* Once for all shards: what no device here can do, or a device that the user has named and that is
+ * not there. Of the rest lanes will say what is still in the way then. */
+static void tell_unprepared(const struct rdma_loop *loop, int err, const struct smd_error *error)
+{
+	static atomic_flag told = ATOMIC_FLAG_INIT;
+	bool misnamed = err == -ENETDOWN && loop->nports > 0;
+
+	if (err != -EPROTONOSUPPORT && err != -ENETDOWN && err != -ENETUNREACH && err != -ENOTSUP) {
+		smd_log(SMD_LOG_DEBUG, "rdma", "not prepared for lanes: %s", error->text);
+	} else if (!atomic_flag_test_and_set(&told)) {
+		smd_log(misnamed ? SMD_LOG_WARN : SMD_LOG_INFO, "rdma", "no workers over rdma: %s",
+			error->text);
+	}
+}
+
 void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned shard,
 	struct smd_extent memory, size_t largest)
 {
@@ -65,7 +82,7 @@ void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned s
 		}
 	}
 	if (ret) {
-		smd_log(SMD_LOG_DEBUG, "rdma", "not prepared for lanes: %s", error.text);
+		tell_unprepared(loop, ret, &error);
 	}
 	(void)smd_rdma_loop_open_maker(loop); /* or with the first lane */
 	if (loop->prepared) {

@@ -48,6 +48,25 @@ static void rate_add(struct rate *rate, unsigned shards, struct smd_rdma_wish wi
 	}
 }
 
+static bool port_is_listened_at(const struct smd_verbs_port *port, const struct smd_rdma_way *way)
+{
+	return memcmp(port->ethernet ? port->gid : port->address, way->local, sizeof(way->local)) ==
+		       0 ||
+	       (way->interface[0] && strcmp(port->interface, way->interface) == 0);
+}
+
+/* Those that the connection manager takes: the address decides alone, of InfiniBand too, and
+ * nothing takes turns. */
+static void rate_add_listened(struct rate *rate, const struct smd_rdma_way *way)
+{
+	for (unsigned i = 0; i < rate->nports; i++) {
+		if (port_is_listened_at(&rate->ports[i], way) &&
+			!rate_counts(rate, &rate->ports[i])) {
+			rate->counted[rate->ncounted++] = &rate->ports[i];
+		}
+	}
+}
+
 static uint32_t rate_sum(const struct rate *rate, char *source, size_t size)
 {
 	uint32_t sum = 0;
@@ -81,7 +100,15 @@ static void rate_read(struct rate *rate, const char *addresses, const char *devi
 	rate->counted = n > 0 ? calloc((size_t)n, sizeof(*rate->counted)) : NULL;
 	rate->nports = rate->counted ? (unsigned)n : 0;
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
-		if (smd_rdma_port_listens(address, root, &way)) {
+		if (!smd_rdma_port_listens(address, root, &way)) {
+			continue;
+		}
+		if (!devices) {
+			rate_add_listened(rate, &way);
+		}
+		/* By the connection manager workers may come to any of them, where it is not known.
+		 */
+		if (devices || (way.anywhere && rate->ncounted == 0)) {
 			rate_add(rate, shards,
 				(struct smd_rdma_wish){.devices = devices,
 					.local = way.local,
@@ -110,6 +137,12 @@ uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, unsigned
 	return sum;
 }
 
+/* Those that lanes heed. */
+static const char *settings_devices(const struct smd_rdma_settings *settings)
+{
+	return settings->by_manager ? NULL : settings->devices;
+}
+
 uint32_t smd_rdma_rate(const char *addresses, unsigned shards, char *source, size_t size)
 {
 	struct smd_rdma_settings settings;
@@ -117,7 +150,7 @@ uint32_t smd_rdma_rate(const char *addresses, unsigned shards, char *source, siz
 	return smd_rdma_settings_read(&settings, NULL)
 		       ? 0
 		       : smd_rdma_rate_read(
-				 addresses, settings.devices, shards, "", source, size);
+				 addresses, settings_devices(&settings), shards, "", source, size);
 }
 
 bool smd_rdma_node_read(const char *addresses, const char *devices, const char *root, int *node)
@@ -144,5 +177,5 @@ bool smd_rdma_node(const char *addresses, int *node)
 	struct smd_rdma_settings settings;
 
 	return smd_rdma_settings_read(&settings, NULL) == 0 &&
-	       smd_rdma_node_read(addresses, settings.devices, "", node);
+	       smd_rdma_node_read(addresses, settings_devices(&settings), "", node);
 }

@@ -9,9 +9,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* In Mbit/s, of a server that listens at "host:port+host:port" with so many shards (0: with enough for all
- * of its ports); 0: not known, or there are none. `source` is a phrase for the log. `devices` is as in
- * SUMMAND_RDMA_DEVICE; `root` is where /sys is: "" but in tests. */
+/* In Mbit/s, of a server that listens at "host:port+host:port" with so many shards (0: with enough
+ * for all of its ports); 0: not known, or there are none. `source` is a phrase for the log.
+ * `devices` is as in SUMMAND_RDMA_DEVICE; NULL: the connection manager makes the lanes, on the port
+ * that has the address. `root` is where /sys is: "" but in tests. */
 uint32_t smd_rdma_rate_read(const char *addresses, const char *devices, unsigned shards,
 	const char *root, char *source, size_t size);
 

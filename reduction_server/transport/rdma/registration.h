@@ -76,7 +76,7 @@ struct smd_rdma_memory_config {
 	/* What may be kept of callers' buffers while nothing uses it; in use there may be more. */
 	unsigned entries_max; /* 0: SMD_RDMA_MEMORY_ENTRIES_DEFAULT */
 	uint64_t bytes_max;   /* 0: no limit */
-	uint64_t bounce_max;  /* bytes of bounce slots; less than a slab (bounce.h): none */
+	uint64_t bounce_max;  /* bytes of bounce slots; 0: none */
 	int node; /* NUMA node that these come from; -1: any */
 };
 

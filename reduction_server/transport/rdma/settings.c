@@ -10,7 +10,8 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/parse.h"
 
-#define SETTING_BOUNCE (64ull << 20)
+#define SETTING_BOUNCE       (64ull << 20)
+#define SETTING_BOUNCE_LEAST (1ull << 20) /* a chunk of the default length each way */
 
 /* A number of the range, or what it is without the variable. */
 static int setting_read(
@@ -50,6 +51,11 @@ static int setting_read_bounce(uint64_t *out, struct smd_error *error)
 	if (text && smd_parse_size(text, out)) {
 		return smd_error_set(error, EINVAL,
 			"SUMMAND_RDMA_BOUNCE: must be a size like 64M, got \"%.40s\"", text);
+	}
+	if (*out > 0 && *out < SETTING_BOUNCE_LEAST) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_RDMA_BOUNCE: must be 0 or at least %llu MiB, got \"%.40s\"",
+			SETTING_BOUNCE_LEAST >> 20, text);
 	}
 	return 0;
 }
@@ -128,4 +134,27 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 	out->relaxed = relaxed;
 	out->connect_s = connect_patience_s(out->patience.timeout);
 	return ret;
+}
+
+bool smd_rdma_settings_are_ignored(const struct smd_rdma_settings *settings, struct smd_error *text)
+{
+	static const char *const names[] = {"SUMMAND_RDMA_DEVICE", "SUMMAND_RDMA_TRAFFIC_CLASS",
+		"SUMMAND_RDMA_SERVICE_LEVEL", "SUMMAND_RDMA_PKEY"};
+	char set[128] = "";
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *value = getenv(names[i]);
+		size_t length = strlen(set);
+
+		if (value && *value) {
+			snprintf(set + length, sizeof(set) - length, "%s%s", length ? ", " : "",
+				names[i]);
+		}
+	}
+	if (!settings->by_manager || !set[0]) {
+		return false;
+	}
+	smd_error_set(text, EINVAL,
+		"SUMMAND_RDMA_CONNECT: must be tcp for %s to be heeded, got \"cm\"", set);
+	return true;
 }

@@ -26,4 +26,9 @@ struct smd_rdma_settings {
 /* 0, or -EINVAL with a text. */
 int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *error);
 
+/* Whether variables are set that the connection manager ignores, which is to make the lanes; the
+ * text names them. */
+bool smd_rdma_settings_are_ignored(
+	const struct smd_rdma_settings *settings, struct smd_error *text);
+
 #endif

@@ -8,6 +8,7 @@
 
 #include "reduction_server/base/pages.h"
 #include "reduction_server/transport/rdma/bounce.h"
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/rdma/peer.h"
 
 #define LENGTH 50000u
@@ -153,7 +154,9 @@ int __wrap_smd_numa_bind(void *memory, size_t length, int node);
 
 int __wrap_smd_numa_bind(void *memory, size_t length, int node)
 {
-	assert_int_equal((uintptr_t)memory % SMD_PAGES_HUGE, 0);
+	if (length >= SMD_PAGES_HUGE) {
+		assert_int_equal((uintptr_t)memory % SMD_PAGES_HUGE, 0);
+	}
 	if (length == SMD_RDMA_BOUNCE_SLAB) {
 		bound_to = node;
 	}
@@ -173,6 +176,52 @@ static void slots_are_in_huge_pages_near_the_card(void **state)
 	assert_int_equal(bound_to, 1);
 	peer_close(&peer, link);
 	free(place);
+}
+
+/* Who may lock little sets little, and has it. */
+static void less_than_a_slab_is_of_use(void **state)
+{
+	struct link *link;
+	struct peer peer;
+
+	setenv("SUMMAND_RDMA_BOUNCE", "1M", 1);
+	stage_tear_down(state);
+	stage_set_up(state);
+	link = *state;
+	script.unwatched = true;
+	place = calloc(1, LENGTH);
+	capture_begin();
+	peer_open(&peer, link);
+	assert_true(capture_has("through at most 1 MiB of registered memory", NULL));
+	capture_end();
+	advertised = smd_lane_advertise(peer.end.lane, place, LENGTH, nowhere);
+	assert_true(advertised->beside);
+	peer_close(&peer, link);
+	free(place);
+	unsetenv("SUMMAND_RDMA_BOUNCE");
+}
+
+static void with_0_nothing_is_copied(void **state)
+{
+	struct link *link;
+	struct peer peer;
+
+	setenv("SUMMAND_RDMA_BOUNCE", "0", 1);
+	stage_tear_down(state);
+	stage_set_up(state);
+	link = *state;
+	script.unwatched = true;
+	place = calloc(1, LENGTH);
+	capture_begin();
+	peer_open(&peer, link);
+	assert_true(capture_has("each chunk's buffer is registered anew", NULL));
+	assert_false(capture_has("copied through", NULL));
+	capture_end();
+	advertised = smd_lane_advertise(peer.end.lane, place, LENGTH, nowhere);
+	assert_false(advertised->beside);
+	peer_close(&peer, link);
+	free(place);
+	unsetenv("SUMMAND_RDMA_BOUNCE");
 }
 
 /* With the device, and before the lane: its first chunk finds one. */
@@ -223,6 +272,8 @@ int main(void)
 		STAGE(a_payload_leaves_from_a_slot),
 		STAGE(a_payload_arrives_in_a_slot_and_is_claimed),
 		STAGE(when_no_slot_is_left_memory_is_registered),
+		STAGE(less_than_a_slab_is_of_use),
+		STAGE(with_0_nothing_is_copied),
 		STAGE(watched_memory_needs_no_slot),
 		STAGE(slots_are_in_huge_pages_near_the_card),
 	};

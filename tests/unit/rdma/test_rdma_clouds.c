@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/wire/message.h"
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/rdma/peer.h"
 
 static bool local_address(const struct smd_lane *lane, uint8_t address[16])
@@ -82,6 +83,25 @@ static void devices_of_other_kinds_say_so(void **state)
 		"reliable connections)");
 }
 
+/* A server, at its start: once, however many shards it has. */
+static void a_server_with_devices_of_other_kinds_says_so(void **state)
+{
+	static const struct smd_extent nowhere = {NULL, 0};
+	struct script_call *ports = &script.calls[SCRIPT_ports];
+	struct link *link = *state;
+
+	capture_begin();
+	for (unsigned shard = 0; shard < 3; shard++) {
+		ports->err = -EPROTONOSUPPORT;
+		ports->fail_at = ports->count + 1;
+		smd_transport_rdma.prepare(link->base, "10.0.0.1:7", shard, nowhere, 1 << 16);
+	}
+	assert_int_equal(
+		capture_count("info  rdma: no workers over rdma: no RDMA device is InfiniBand or"),
+		1);
+	capture_end();
+}
+
 /* A driver that says it was an adapter, with queue pairs of its own kind alone. */
 static void a_device_without_reliable_connections_says_so(void **state)
 {
@@ -110,6 +130,7 @@ int main(void)
 		STAGE(a_host_without_a_device_says_so),
 		STAGE(a_device_without_an_address_says_so),
 		STAGE(devices_of_other_kinds_say_so),
+		STAGE(a_server_with_devices_of_other_kinds_says_so),
 		STAGE(a_device_without_reliable_connections_says_so),
 		STAGE(iwarp_says_that_it_has_no_immediate_data),
 	};

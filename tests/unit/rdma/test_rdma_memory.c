@@ -388,8 +388,34 @@ static void without_a_free_slot_memory_is_registered_for_one_use(void **state)
 	for (unsigned i = 0; i < 4; i++) {
 		smd_rdma_region_put(held[i]);
 	}
-	use_slots(SMD_RDMA_BOUNCE_SLAB - 1);
+	use_slots(0);
 	assert_not_registered(BASE, CHUNK);
+}
+
+/* As much as a slab or not, all that there may be is used. */
+static void the_last_slab_may_be_shorter(void **state)
+{
+	struct smd_rdma_region *held[3];
+
+	(void)state;
+	use_slots(CHUNK);
+	held[0] = get(BASE, CHUNK);
+	assert_non_null(held[0]->slot);
+	assert_not_registered(BASE, 100); /* that was all */
+	smd_rdma_region_put(held[0]);
+	assert_not_registered(BASE, CHUNK + 1);
+	use_slots(SMD_RDMA_BOUNCE_SLAB + CHUNK);
+	held[0] = get(BASE, SMD_RDMA_BOUNCE_SLAB);
+	held[1] = get(BASE, CHUNK);
+	assert_true(held[0]->slot && held[1]->slot);
+	assert_int_equal(smd_rdma_memory_counts(memory)->pinned, SMD_RDMA_BOUNCE_SLAB + CHUNK);
+	smd_rdma_region_put(held[0]);
+	held[2] = get(BASE, SMD_RDMA_BOUNCE_SLAB);
+	assert_non_null(held[2]->slot);
+	assert_not_registered(BASE, 100);
+	smd_rdma_region_put(held[1]);
+	assert_not_registered(BASE, CHUNK + 1); /* the short one alone is free */
+	smd_rdma_region_put(held[2]);
 }
 
 /* As when operations get other chunks. */
@@ -556,6 +582,7 @@ int main(void)
 		CACHE_TEST(what_is_refused_then_is_registered_when_it_is_used),
 		CACHE_TEST(what_cannot_be_watched_goes_through_slots),
 		CACHE_TEST(without_a_free_slot_memory_is_registered_for_one_use),
+		CACHE_TEST(the_last_slab_may_be_shorter),
 		CACHE_TEST(a_slab_that_nobody_uses_is_cut_anew),
 		CACHE_TEST(slots_that_cannot_be_had_are_not_asked_for_again),
 		CACHE_TEST(too_much_pinned_memory_is_evicted_and_tried_again),

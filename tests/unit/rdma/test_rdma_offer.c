@@ -6,7 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/transport/rdma/listing.h"
 #include "reduction_server/wire/message.h"
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/rdma/halves.h"
 #include "tests/unit/rdma/peer.h"
 
@@ -521,19 +523,44 @@ static void a_host_without_a_port_says_so(void **state)
 		error.text, "no RDMA device has a port that is up and has an address");
 }
 
-static void a_device_that_is_named_and_not_there_is_told(void **state)
+/* As what the device lacks (ENETDOWN), which is said once and not for each lane, and as a warning.
+ */
+static void a_device_that_is_named_and_not_there_is_told_once(void **state)
 {
 	struct link *link = *state;
-	struct smd_error error = {""};
 	struct halves halves;
 
 	halves_begin(&halves, link);
 	forget_loop(link);
 	setenv("SUMMAND_RDMA_DEVICE", "mlx5_7", 1);
-	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENETUNREACH);
-	assert_string_equal(error.text,
-		"SUMMAND_RDMA_DEVICE: must name a port that is up, got \"mlx5_7\"");
+	capture_begin();
+	for (int i = 0; i < 3; i++) {
+		struct smd_error error = {""};
+
+		assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENETDOWN);
+		assert_string_equal(error.text,
+			"SUMMAND_RDMA_DEVICE: must name a port that is up, got \"mlx5_7\"");
+	}
+	assert_int_equal(capture_count("warn  rdma: SUMMAND_RDMA_DEVICE: must name a port"), 1);
+	capture_end();
 	unsetenv("SUMMAND_RDMA_DEVICE");
+}
+
+/* It is there, and of no use with that other end; with another one it is. */
+static void a_device_that_is_named_and_of_another_kind_is_told(void **state)
+{
+	const struct smd_rdma_offer other = {.ethernet = !script.ports[0].ethernet};
+	const struct smd_rdma_wish wish = {.devices = "script0", .other = &other};
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct smd_verbs_port port;
+	struct rdma_loop *loop;
+
+	assert_int_equal(smd_rdma_loop_get(link->base, &loop, &error), 0);
+	assert_int_equal(smd_rdma_listing_choose(loop, &wish, &port, &error), -ENETUNREACH);
+	assert_string_equal(error.text, "SUMMAND_RDMA_DEVICE: must name a port that is up and of "
+					"the other end's kind, got \"script0\"");
+	smd_rdma_loop_put(loop);
 }
 
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
@@ -563,7 +590,8 @@ int main(void)
 		STAGE(a_card_that_is_busy_is_asked_again),
 		STAGE(devices_that_this_process_may_not_use_are_told),
 		STAGE(a_host_without_a_port_says_so),
-		STAGE(a_device_that_is_named_and_not_there_is_told),
+		STAGE(a_device_that_is_named_and_not_there_is_told_once),
+		STAGE(a_device_that_is_named_and_of_another_kind_is_told),
 	};
 
 	return cmocka_run_group_tests_name("rdma offers", tests, NULL, NULL);

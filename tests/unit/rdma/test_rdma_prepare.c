@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/rdma/halves.h"
 
 #define PIECES 3
@@ -313,6 +314,26 @@ static void loopback_leads_to_no_device(void **state)
 	assert_int_equal(script.calls[SCRIPT_device_open].count, 0);
 }
 
+/* A user who names a device hears of it before the first worker comes, and not from each shard. */
+static void a_device_that_is_named_and_not_there_is_told_once(void **state)
+{
+	struct link *link = *state;
+
+	setenv("SUMMAND_RDMA_DEVICE", "mlx5_7", 1);
+	capture_begin();
+	for (int i = 0; i < 3; i++) {
+		prepare(link, "10.0.0.1:7");
+		smd_transport_end_loop(link->base);
+	}
+	assert_int_equal(capture_count("must name a port that is up"), 1);
+	assert_true(capture_has("warn  rdma: no workers over rdma: SUMMAND_RDMA_DEVICE: must name "
+				"a port that is up, got \"mlx5_7\"",
+		NULL));
+	capture_end();
+	unsetenv("SUMMAND_RDMA_DEVICE");
+	assert_int_equal(script.live, 0);
+}
+
 /* What cannot be had now is asked for when it is needed. */
 static void what_fails_is_tried_again(void **state)
 {
@@ -357,6 +378,7 @@ int main(void)
 		STAGE(a_queue_that_failed_is_not_given_to_others),
 		STAGE(a_queue_that_fails_without_lanes_is_let_go),
 		STAGE(loopback_leads_to_no_device),
+		STAGE(a_device_that_is_named_and_not_there_is_told_once),
 		STAGE(what_fails_is_tried_again),
 	};
 

@@ -308,6 +308,50 @@ static void lanes_come_by_the_default_route(void **state)
 	assert_string_equal(source, "of mlx5_0:1");
 }
 
+/* NULL: by the connection manager, which knows no turns and no names of devices. */
+static void with_the_connection_manager_the_address_alone_decides(void **state)
+{
+	static const char route[] =
+		"Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\n"
+		"eth3 00000000 0102000A 0003 0 0 0 00000000 0 0 0\n";
+	int node;
+
+	(void)state;
+	add_roce();
+	assert_int_equal(
+		smd_rdma_rate_read("10.0.2.1:1", NULL, 8, tree_root, source, sizeof(source)),
+		25000);
+	assert_string_equal(source, "of mlx5_1:1");
+	assert_int_equal(
+		smd_rdma_rate_read("192.0.2.1:1", NULL, 8, tree_root, source, sizeof(source)),
+		0); /* no RDMA device has it, so none is listened at */
+	assert_false(smd_rdma_node_read("192.0.2.1:1", NULL, tree_root, &node));
+	assert_int_equal(
+		smd_rdma_rate_read("0.0.0.0:1", NULL, 8, tree_root, source, sizeof(source)),
+		100000); /* any, as over TCP */
+	write_device("mlx5_1", "ports/1/gid_attrs/ndevs/3", "eth3\n");
+	tree_write("/proc/net/route", route);
+	assert_int_equal(
+		smd_rdma_rate_read("0.0.0.0:1", NULL, 8, tree_root, source, sizeof(source)), 25000);
+	write_device("mlx5_0", "device/numa_node", "0\n");
+	write_device("mlx5_1", "device/numa_node", "1\n");
+	assert_true(smd_rdma_node_read("10.0.2.1:1", NULL, tree_root, &node));
+	assert_int_equal(node, 1);
+}
+
+/* Over TCP its lanes take turns with the other card's. */
+static void with_the_connection_manager_infiniband_s_address_decides_too(void **state)
+{
+	(void)state;
+	add_infiniband("mlx5_0", 2);
+	add_infiniband("mlx5_1", 3);
+	assert_int_equal(
+		smd_rdma_rate_read("192.0.2.1:1", "", 0, tree_root, source, sizeof(source)),
+		400000);
+	assert_int_equal(
+		smd_rdma_rate_read("192.0.2.1:1", NULL, 0, tree_root, source, sizeof(source)), 0);
+}
+
 static void what_does_not_say_its_speed_is_not_known(void **state)
 {
 	(void)state;
@@ -368,6 +412,8 @@ int main(void)
 		TREE(devices_that_cannot_be_opened_are_left_out),
 		TREE(a_server_is_as_fast_as_its_ports),
 		TREE(lanes_come_by_the_default_route),
+		TREE(with_the_connection_manager_the_address_alone_decides),
+		TREE(with_the_connection_manager_infiniband_s_address_decides_too),
 		TREE(what_does_not_say_its_speed_is_not_known),
 		TREE(a_server_is_where_its_ports_are),
 	};

@@ -160,6 +160,10 @@ static void what_cannot_be_is_refused(void **state)
 		"SUMMAND_RDMA_CACHE: must be a size like 64G, got \"0\"");
 	assert_refused("SUMMAND_RDMA_BOUNCE", "much",
 		"SUMMAND_RDMA_BOUNCE: must be a size like 64M, got \"much\"");
+	assert_refused("SUMMAND_RDMA_BOUNCE", "4",
+		"SUMMAND_RDMA_BOUNCE: must be 0 or at least 1 MiB, got \"4\"");
+	assert_refused("SUMMAND_RDMA_BOUNCE", "1023K",
+		"SUMMAND_RDMA_BOUNCE: must be 0 or at least 1 MiB, got \"1023K\"");
 	setenv("SUMMAND_RDMA_RETRIES", "-1", 1);
 	assert_int_equal(smd_rdma_loop_get(base, &loop, &error), -EINVAL);
 	assert_string_equal(error.text, "SUMMAND_RDMA_RETRIES: must be 0 to 7, got \"-1\"");
@@ -188,6 +192,41 @@ static void a_wrong_variable_is_told_once(void **state)
 	event_base_free(base);
 }
 
+/* Once, and all of them together. */
+static void what_the_connection_manager_ignores_is_told(void **state)
+{
+	struct event_base *bases[2] = {event_base_new(), event_base_new()};
+	struct smd_error error = {""};
+	struct rdma_loop *loops[2];
+
+	(void)state;
+	script_reset();
+	setenv("SUMMAND_RDMA_DEVICE", "script0", 1);
+	setenv("SUMMAND_RDMA_PKEY", "3", 1);
+	capture_begin();
+	for (int i = 0; i < 2; i++) { /* over TCP they hold */
+		assert_int_equal(smd_rdma_loop_get(bases[i], &loops[i], &error), 0);
+		smd_rdma_loop_put(loops[i]);
+	}
+	assert_false(capture_has("SUMMAND_RDMA_PKEY", NULL));
+	setenv("SUMMAND_RDMA_CONNECT", "cm", 1);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(smd_rdma_loop_get(bases[i], &loops[i], &error), 0);
+		smd_rdma_loop_put(loops[i]);
+	}
+	assert_int_equal(capture_count("SUMMAND_RDMA_CONNECT: must be tcp"), 1);
+	assert_true(capture_has("warn  rdma: SUMMAND_RDMA_CONNECT: must be tcp for "
+				"SUMMAND_RDMA_DEVICE, SUMMAND_RDMA_PKEY to be heeded, got \"cm\"",
+		NULL));
+	capture_end();
+	unsetenv("SUMMAND_RDMA_DEVICE");
+	unsetenv("SUMMAND_RDMA_PKEY");
+	unsetenv("SUMMAND_RDMA_CONNECT");
+	for (int i = 0; i < 2; i++) {
+		event_base_free(bases[i]);
+	}
+}
+
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, settings_set_up, stage_tear_down)
 
 int main(void)
@@ -198,6 +237,7 @@ int main(void)
 		cmocka_unit_test(who_waits_longer_for_packets_waits_longer_for_lanes),
 		cmocka_unit_test(no_more_stays_registered_than_is_set),
 		cmocka_unit_test(a_wrong_variable_is_told_once),
+		cmocka_unit_test(what_the_connection_manager_ignores_is_told),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};
 

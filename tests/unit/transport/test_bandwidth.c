@@ -102,7 +102,28 @@ static void a_shard_carries_10_gbits_as_long_as_there_are_processors(void **stat
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		assert_int_equal(smd_bandwidth_shards(cases[i].mbps, cases[i].processors, 1),
+		assert_int_equal(smd_bandwidth_shards(cases[i].mbps, false, cases[i].processors, 1),
+			cases[i].shards);
+	}
+}
+
+/* 8 for 400 Gbit/s, and no fewer of a slower one: workers may come over TCP all the same. Of
+ * several cards each has as many. */
+static void where_cards_move_payloads_fewer_shards_carry_more(void **state)
+{
+	static const struct {
+		uint32_t mbps;
+		unsigned processors;
+		unsigned addresses;
+		unsigned shards;
+	} cases[] = {{10000, 64, 1, 1}, {25000, 64, 1, 3}, {80000, 64, 1, 8}, {100000, 64, 1, 8},
+		{400000, 64, 1, 8}, {400001, 64, 1, 9}, {3200000, 96, 1, 64}, {400000, 4, 1, 4},
+		{400000, 64, 10, 10}, {0, 96, 1, 4}};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_bandwidth_shards(cases[i].mbps, true, cases[i].processors,
+					 cases[i].addresses),
 			cases[i].shards);
 	}
 }
@@ -111,13 +132,13 @@ static void a_shard_carries_10_gbits_as_long_as_there_are_processors(void **stat
 static void a_link_of_unknown_speed_takes_a_quarter_of_the_processors(void **state)
 {
 	(void)state;
-	assert_int_equal(smd_bandwidth_shards(0, 1, 1), 1);
-	assert_int_equal(smd_bandwidth_shards(0, 2, 1), 1);
-	assert_int_equal(smd_bandwidth_shards(0, 8, 1), 2);
-	assert_int_equal(smd_bandwidth_shards(0, 96, 1), 4);
-	assert_int_equal(smd_bandwidth_shards(2000, 8, 2), 2); /* one for each address */
-	assert_int_equal(smd_bandwidth_shards(2000, 2, 4), 2);
-	assert_int_equal(smd_bandwidth_shards(100000, 16, 2), 10);
+	assert_int_equal(smd_bandwidth_shards(0, false, 1, 1), 1);
+	assert_int_equal(smd_bandwidth_shards(0, false, 2, 1), 1);
+	assert_int_equal(smd_bandwidth_shards(0, false, 8, 1), 2);
+	assert_int_equal(smd_bandwidth_shards(0, false, 96, 1), 4);
+	assert_int_equal(smd_bandwidth_shards(2000, false, 8, 2), 2); /* one for each address */
+	assert_int_equal(smd_bandwidth_shards(2000, false, 2, 4), 2);
+	assert_int_equal(smd_bandwidth_shards(100000, false, 16, 2), 10);
 }
 
 int main(void)
@@ -130,6 +151,7 @@ int main(void)
 		TREE_TEST(what_does_not_say_its_speed_is_not_known),
 		TREE_TEST(without_an_interface_nothing_is_known),
 		cmocka_unit_test(a_shard_carries_10_gbits_as_long_as_there_are_processors),
+		cmocka_unit_test(where_cards_move_payloads_fewer_shards_carry_more),
 		cmocka_unit_test(a_link_of_unknown_speed_takes_a_quarter_of_the_processors),
 	};
 
