@@ -155,9 +155,9 @@ static unsigned share_window(const struct smd_share *share)
 	return (unsigned)((half * share->part + share->whole - 1) / share->whole);
 }
 
-/* Of the first transport that has devices of its own for it, in Mbit/s; 0: none has, or does not
- * say. */
-static uint32_t read_devices(const struct smd_server_options *options,
+/* What the link carries: of the first transport that has devices of its own for it, or as the
+ * network interface says. */
+static uint32_t read_bandwidth(const struct smd_server_options *options,
 	const struct smd_server_config *config, char source[SMD_BANDWIDTH_SOURCE_MAX])
 {
 	uint32_t mbps = 0;
@@ -169,15 +169,6 @@ static uint32_t read_devices(const struct smd_server_options *options,
 					   SMD_BANDWIDTH_SOURCE_MAX)
 				 : 0;
 	}
-	return mbps;
-}
-
-/* What the link carries: as those devices say, or the network interface. */
-static uint32_t read_bandwidth(const struct smd_server_options *options,
-	const struct smd_server_config *config, char source[SMD_BANDWIDTH_SOURCE_MAX])
-{
-	uint32_t mbps = read_devices(options, config, source);
-
 	return mbps ? mbps : smd_bandwidth_read(options->listen, "", source);
 }
 
@@ -197,22 +188,12 @@ static void settle(const struct smd_server_options *options, const struct smd_se
 static unsigned decide_shards(const struct smd_server_options *options,
 	const struct smd_server_config *config, uint32_t mbps)
 {
-	const unsigned processors = count_processors();
-	const unsigned addresses = smd_addresses_count(options->listen);
-	char source[SMD_BANDWIDTH_SOURCE_MAX];
-	unsigned without = smd_bandwidth_shards(mbps, false, processors, addresses);
-	unsigned shards;
+	const bool by_card = smd_transport_can_advertise(config->transports[0].ops) &&
+			     !config->transports[1].ops;
+	unsigned shards = options->threads ? (unsigned)options->threads
+					   : smd_bandwidth_shards(mbps, by_card, count_processors(),
+						     smd_addresses_count(options->listen));
 
-	if (options->threads) {
-		return (unsigned)options->threads;
-	}
-	shards = smd_bandwidth_shards(
-		mbps, read_devices(options, config, source) > 0, processors, addresses);
-	if (shards < without) {
-		smd_log(SMD_LOG_INFO, "server",
-			"threads: %u, as RDMA needs; for workers over TCP alone, --threads=%u",
-			shards, without < SMD_SHARDS_MAX ? without : SMD_SHARDS_MAX);
-	}
 	return shards < SMD_SHARDS_MAX ? shards : SMD_SHARDS_MAX;
 }
 

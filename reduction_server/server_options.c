@@ -142,14 +142,16 @@ int smd_server_options_parse(
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
 		{"bandwidth", "RATE|PART/WHOLE",
 			"what the link carries, such as 25gbps, which is the server's share of "
-			"chunks; or so much of what the interface says, else of 10gbps (default 1/1)",
+			"chunks; or so much of what the interface says, else of 10gbps (default "
+			"1/1)",
 			set_bandwidth, options},
 		{"share", "PART/WHOLE",
 			"the share of chunks is so much of that, because workers on this host use "
 			"its link too (default 1/1)",
 			set_share, &options->share},
 		{"spare", NULL,
-			"gets no chunks until operations are seen to gain by it, or no other server "
+			"gets no chunks until operations are seen to gain by it, or no other "
+			"server "
 			"is left",
 			smd_option_set_bool, &options->spare},
 		SMD_OPTION_GROUP("Who is let in"),
@@ -167,7 +169,7 @@ int smd_server_options_parse(
 		SMD_OPTION_GROUP("Memory and threads"),
 		{"threads", "N",
 			"shards, each a thread of its own (default: as many as the link takes, one "
-			"for each 10 Gbit/s; with RDMA at most 8, or one for each 50)",
+			"for each 10 Gbit/s; of rdma alone at most 8)",
 			set_threads, &options->threads},
 		{"affinity", "card|none",
 			"card: threads run on the processors of the network card's NUMA node "

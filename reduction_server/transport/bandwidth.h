@@ -15,8 +15,8 @@
 /* What a shard carries both ways at once: specs/design/performance.md, "Shards". */
 #define SMD_BANDWIDTH_SHARD_MBPS     10000u
 #define SMD_BANDWIDTH_UNKNOWN_SHARDS 4u
-/* And where a card moves the payloads: specs/design/fast-networks.md, "RDMA, counted". So many
- * shards at least, for workers that come over TCP all the same. */
+/* And where a card moves the payloads: specs/design/fast-networks.md, "RDMA, counted". One for each
+ * 10 Gbit/s up to so many shards, and then one for each 50. */
 #define SMD_BANDWIDTH_CARD_SHARD_MBPS 50000u
 #define SMD_BANDWIDTH_CARD_SHARDS     8u
 
