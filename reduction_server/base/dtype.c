@@ -96,8 +96,8 @@ int smd_wire_parse(const char *name, unsigned *out, struct smd_error *error)
 			return 0;
 		}
 	}
-	return smd_error_set(error, EINVAL, "must be %s, %s or %s, got \"%s\"", wires[0].name,
-		wires[1].name, wires[2].name, name);
+	return smd_error_set(
+		error, EINVAL, "must be %s, %s or %s", wires[0].name, wires[1].name, wires[2].name);
 }
 
 bool smd_wire_is(unsigned dtype)

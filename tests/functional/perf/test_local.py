@@ -102,7 +102,9 @@ class LocalTest(ProgramTest):
                 self.assertEqual(json.loads(done.stdout)["wire"], name)
         done = self.perf("--local=3", "--local-servers=1", "--dtype=int32", "--wire=bf16", "--sizes=4K", "--iters=1", "--json")
         self.assertEqual((done.returncode, json.loads(done.stdout)["wire"]), (0, "int32"))
-        self.assert_usage_error(self.perf("--local=2", "--wire=int8"), 'must be float32, bf16 or fp16, got "int8"')
+        done = self.perf("--local=2", "--wire=bf17")
+        self.assert_usage_error(done, "summand-perf: ")
+        self.assertEqual(done.stderr, 'summand-perf: --wire: must be float32, bf16 or fp16, got "bf17"\n')
 
     def test_range_of_sizes(self):
         done = self.perf("--local=2", "--local-servers=1", "--min=1K", "--max=20K", "--factor=4", "--iters=1", "--json")
