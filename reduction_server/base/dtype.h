@@ -26,6 +26,7 @@ int smd_op_parse(const char *name, unsigned *out);
  * fp16; -EINVAL with what it must be, behind which callers say what they got. */
 int smd_wire_parse(const char *name, unsigned *out, struct smd_error *error);
 bool smd_wire_is(unsigned dtype);
+const char *smd_wire_name(unsigned dtype); /* the short one */
 
 /* Fewer elements than this, which are rather counts and losses than gradients, are sent as they
  * are: it would save less than a packet. */

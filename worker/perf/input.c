@@ -15,6 +15,11 @@
 #define EXPONENTS   4           /* different ones: what is added first then loses other bits */
 #define SINGLE_BITS 24
 
+unsigned perf_sent_as(unsigned dtype, unsigned wire, size_t count)
+{
+	return count < SMD_WIRE_LEAST ? dtype : wire;
+}
+
 /*
  * Which of these element i has. Neighbours differ, and so do elements at any distance, mostly (a
  * Weyl sequence): what is summed or written at a wrong place is wrong.
