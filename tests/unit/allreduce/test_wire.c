@@ -332,6 +332,7 @@ static void disagree(struct pool_rank *rank)
 	CHECK(smd_allreduce(rank->comm, values, values, COUNT, SMD_FLOAT32, SMD_SUM) == -EINVAL);
 	CHECK(strstr(smd_error_message(), "bfloat16") && strstr(smd_error_message(), "float32"));
 	CHECK(strstr(smd_error_message(), "rank-1"));
+	CHECK(strstr(smd_error_message(), "(one may have another SUMMAND_WIRE)"));
 }
 
 static void ranks_that_do_not_choose_the_same_are_named(void **state)
