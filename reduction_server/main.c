@@ -323,8 +323,8 @@ static int start_server(
 	config.memory_bytes = memory;
 	config.job_memory_bytes = options->job_memory_limit;
 	smd_log(SMD_LOG_INFO, "server",
-		"memory: at most %.0f MiB, %u threads with %zu buffers of %u KiB each",
-		(double)memory / (1 << 20), config.shards,
+		"memory: at most %.0f MiB, %u thread%s with %zu buffers of %u KiB each",
+		(double)memory / (1 << 20), config.shards, config.shards == 1 ? "" : "s",
 		(size_t)(memory / config.shards / SMD_BUFFER_POOL_STRIDE(SMD_CHUNK_DEFAULT)),
 		SMD_CHUNK_DEFAULT >> 10);
 	(void)smd_variant_chosen(); /* which tells a SUMMAND_CPU that is none, before there is a job

@@ -96,8 +96,18 @@ int smd_wire_parse(const char *name, unsigned *out, struct smd_error *error)
 			return 0;
 		}
 	}
-	return smd_error_set(error, EINVAL, "must be %s, %s or %s, got \"%s\"", wires[0].name,
-		wires[1].name, wires[2].name, name);
+	return smd_error_set(
+		error, EINVAL, "must be %s, %s or %s", wires[0].name, wires[1].name, wires[2].name);
+}
+
+const char *smd_wire_name(unsigned dtype)
+{
+	for (size_t i = 0; i < sizeof(wires) / sizeof(wires[0]); i++) {
+		if (wires[i].dtype == dtype) {
+			return wires[i].name;
+		}
+	}
+	return smd_dtype_name(dtype);
 }
 
 bool smd_wire_is(unsigned dtype)

@@ -23,9 +23,10 @@ int smd_dtype_parse(const char *name, unsigned *out);
 int smd_op_parse(const char *name, unsigned *out);
 
 /* What float32 may be sent as: itself, or in two bytes. By their names and the short ones, bf16 and
- * fp16; -EINVAL with a text. */
+ * fp16; -EINVAL with what it must be, behind which callers say what they got. */
 int smd_wire_parse(const char *name, unsigned *out, struct smd_error *error);
 bool smd_wire_is(unsigned dtype);
+const char *smd_wire_name(unsigned dtype); /* the short one */
 
 /* Fewer elements than this, which are rather counts and losses than gradients, are sent as they
  * are: it would save less than a packet. */

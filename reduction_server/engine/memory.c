@@ -30,8 +30,8 @@ int smd_memory_check_job(uint64_t wanted, uint64_t memory, unsigned shards, uint
 	if (wanted && wanted < least) {
 		return smd_error_set(error, EINVAL,
 			"job memory limit: must be at least %.1f MiB for a slot of two ranks in "
-			"each of %u threads, got %.1f MiB",
-			least / MIB, shards, wanted / MIB);
+			"each of %u thread%s, got %.1f MiB",
+			least / MIB, shards, shards == 1 ? "" : "s", wanted / MIB);
 	}
 	return 0;
 }
@@ -54,8 +54,8 @@ int smd_memory_decide(uint64_t wanted, unsigned shards, uint32_t chunk_bytes, ui
 	if (decided < least) {
 		return smd_error_set(error, EINVAL,
 			"memory limit: must be at least %.1f MiB for a slot of two ranks in each "
-			"of %u threads, got %.1f MiB",
-			least / MIB, shards, decided / MIB);
+			"of %u thread%s, got %.1f MiB",
+			least / MIB, shards, shards == 1 ? "" : "s", decided / MIB);
 	}
 	*out = decided;
 	return 0;

@@ -105,6 +105,14 @@ static void describe_request(const struct smd_frame *frame, char text[REQUEST_MA
 		(unsigned long long)frame->count, (unsigned long long)frame->operation);
 }
 
+/* All-reduces that are the same but for what float32 may be sent as. */
+static bool may_differ_in_wire(const struct smd_frame *a, const struct smd_frame *b)
+{
+	return a->collective == SMD_COLLECTIVE_ALLREDUCE && b->collective == a->collective &&
+	       a->dtype != b->dtype && smd_wire_is(a->dtype) && smd_wire_is(b->dtype) &&
+	       a->op == b->op && a->operation == b->operation && a->count == b->count;
+}
+
 /* For ranks that ask for the same, but cut it differently. */
 static void describe_chunk(const struct smd_frame *frame, char text[REQUEST_MAX])
 {
@@ -128,9 +136,10 @@ static void part_disagrees(struct smd_server_comm *comm, const struct smd_frame 
 	}
 	snprintf(text, sizeof(text),
 		"group %.80s: all ranks must ask for the same, but rank %u (%.60s) asks for %s, "
-		"rank %u (%.60s) for %s",
+		"rank %u (%.60s) for %s%s",
 		comm->name, first->rank, smd_peer_replica(first_member), first_request,
-		second->rank, smd_peer_replica(second_member), second_request);
+		second->rank, smd_peer_replica(second_member), second_request,
+		may_differ_in_wire(first, second) ? " (one may have another SUMMAND_WIRE)" : "");
 	smd_server_comm_abort(comm, EINVAL, text);
 }
 

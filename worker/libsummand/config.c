@@ -202,7 +202,7 @@ static int read_wire(unsigned *out, struct smd_error *error)
 
 	*out = SMD_FLOAT32;
 	if (text && *text && smd_wire_parse(text, out, &why)) {
-		return smd_error_set(error, EINVAL, "SUMMAND_WIRE: %s", why.text);
+		return smd_error_set(error, EINVAL, "SUMMAND_WIRE: %s, got \"%s\"", why.text, text);
 	}
 	return 0;
 }

@@ -41,10 +41,23 @@ static void context_take_back(struct smd_context *context, struct smd_remote *re
 	}
 }
 
+/* Who has set it would else look for its effect in vain. Once, and not for each lane. */
+static void context_tell_zeros(struct smd_config *config, const struct smd_remote *remote)
+{
+	if (config->zeros_skipped && !config->zeros_told && !remote->lane->ops->skip_zeros) {
+		config->zeros_told = true;
+		smd_log(SMD_LOG_INFO, "libsummand",
+			"SUMMAND_ZERO_BLOCKS has no effect on lanes over %s: blocks of zeros are "
+			"left out over TCP only",
+			config->transports[remote->transport]->name);
+	}
+}
+
 static void context_on_welcomed(struct smd_remote_owner *owner, struct smd_remote *remote)
 {
 	struct smd_context *context = context_of(owner);
 
+	context_tell_zeros(owner->config, remote);
 	if (remote->target->reconnection.under_way) {
 		smd_reconnection_welcomed(context, remote);
 		return;

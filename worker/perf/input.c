@@ -15,6 +15,11 @@
 #define EXPONENTS   4           /* different ones: what is added first then loses other bits */
 #define SINGLE_BITS 24
 
+unsigned perf_sent_as(unsigned dtype, unsigned wire, size_t count)
+{
+	return count < SMD_WIRE_LEAST ? dtype : wire;
+}
+
 /*
  * Which of these element i has. Neighbours differ, and so do elements at any distance, mostly (a
  * Weyl sequence): what is summed or written at a wrong place is wrong.
@@ -160,7 +165,7 @@ void perf_input_fill(
 	size_t size = smd_dtype_bytes(dtype);
 	uint8_t places[PLACES * ELEMENT_MAX];
 
-	if (!tells_order(dtype, wire, op)) {
+	if (!tells_order(dtype, perf_sent_as(dtype, wire, count), op)) {
 		perf_input_fill_whole(buffer, count, dtype, op, rank);
 		return;
 	}
@@ -198,20 +203,19 @@ void perf_input_zero(void *buffer, size_t bytes, int percent)
 	}
 }
 
-static void expect(
-	uint8_t *places, unsigned dtype, unsigned wire, unsigned op, int nranks, bool narrowed)
+static void expect(uint8_t *places, unsigned dtype, unsigned sent, unsigned op, int nranks)
 {
 	size_t size = smd_dtype_bytes(dtype);
 
 	for (size_t i = 0; i < PLACES; i++) {
-		if (tells_order(dtype, wire, op)) {
+		if (tells_order(dtype, sent, op)) {
 			reduce_in_order(places + i * size, dtype, op, i, nranks);
 			continue;
 		}
 		encode(places + i * size, dtype, reduce(dtype, op, i, nranks),
 			op == SMD_AVG ? nranks : 1);
-		if (narrowed) {
-			round_to_wire(places + i * size, wire);
+		if (sent != dtype) {
+			round_to_wire(places + i * size, sent);
 		}
 	}
 }
@@ -225,7 +229,7 @@ uint64_t perf_input_check(const void *buffer, size_t count, unsigned dtype, unsi
 	uint8_t must[SPAN];
 	uint64_t wrong = 0;
 
-	expect(places, dtype, wire, op, nranks, wire != dtype && count >= SMD_WIRE_LEAST);
+	expect(places, dtype, perf_sent_as(dtype, wire, count), op, nranks);
 	for (size_t i = 0; i < count; i += SPAN / size) {
 		const uint8_t *is = (const uint8_t *)buffer + i * size;
 		size_t n = count - i < SPAN / size ? count - i : SPAN / size;

@@ -52,7 +52,10 @@ static int set_dtype(void *target, const char *value, struct smd_error *error)
 
 static int set_wire(void *target, const char *value, struct smd_error *error)
 {
-	return smd_wire_parse(value, target, error);
+	struct perf_settings *settings = target;
+
+	settings->wire_given = 1;
+	return smd_wire_parse(value, &settings->wire, error);
 }
 
 static int set_op(void *target, const char *value, struct smd_error *error)
@@ -107,7 +110,7 @@ static int parse(int argc, char **argv, struct perf_settings *settings,
 			&settings->dtype},
 		{"wire", "TYPE",
 			"float32 is sent as bf16, fp16 or float32 (default: SUMMAND_WIRE, float32)",
-			set_wire, &settings->wire},
+			set_wire, settings},
 		{"op", "OP", "sum (default), prod, max, min or avg", set_op, &settings->op},
 		{"zeros", "PERCENT", "so much of each input is zeros, in spans of 64K (default 0)",
 			smd_option_set_int, &settings->zeros},
@@ -175,9 +178,14 @@ static int check(struct perf_settings *settings, struct smd_error *error)
 	size_t element = smd_dtype_bytes(settings->dtype);
 
 	if (settings->dtype != SMD_FLOAT32) {
-		settings->wire = settings->dtype;
+		if (settings->wire_given) {
+			return smd_error_set(error, EINVAL,
+				"--wire: must be left out with --dtype=%s: it is what float32 is "
+				"sent as",
+				smd_dtype_name(settings->dtype));
+		}
+		settings->wire = settings->dtype; /* SUMMAND_WIRE is about float32 */
 	}
-
 	for (unsigned i = 0; i < settings->nsizes; i++) {
 		if (settings->sizes[i] < element) {
 			return smd_error_set(error, EINVAL,

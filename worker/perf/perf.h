@@ -33,7 +33,8 @@ struct perf_settings {
 	uint64_t sizes[PERF_SIZES_MAX]; /* bytes */
 	unsigned nsizes;
 	unsigned dtype;
-	unsigned wire; /* the type that it is sent as */
+	unsigned wire; /* the type that it is sent as, if it has elements enough */
+	int wire_given;
 	unsigned op;
 	int zeros; /* percent of each input that are zeros */
 	int iters;
@@ -80,6 +81,10 @@ int perf_run_rank(const struct perf_settings *settings, struct smd_error *error)
 
 /* Starts servers and ranks on this machine. Returns the exit code. */
 int perf_run_local(const struct perf_settings *settings, struct smd_error *error);
+
+/* What so many elements are sent as: a few float32 as they are, whatever `wire` is. So ranks that
+ * differ in that agree on it, or the server refuses them. */
+unsigned perf_sent_as(unsigned dtype, unsigned wire, size_t count);
 
 /* An input of the rank: small whole numbers, whose reductions are known in every type and order. */
 void perf_input_fill_whole(void *buffer, size_t count, unsigned dtype, unsigned op, int rank);

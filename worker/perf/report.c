@@ -16,8 +16,31 @@ static double busbw(const struct perf_settings *settings, const struct perf_row 
 	return algbw(row) * 2 * (settings->nranks - 1) / settings->nranks;
 }
 
+/* "float32", or "float32 as bf16". */
+struct type_text {
+	char text[24];
+};
+
+static struct type_text type_of(const struct perf_settings *settings, size_t count)
+{
+	unsigned sent = perf_sent_as(settings->dtype, settings->wire, count);
+	struct type_text type;
+
+	snprintf(type.text, sizeof(type.text), "%s%s%s", smd_dtype_name(settings->dtype),
+		sent == settings->dtype ? "" : " as ",
+		sent == settings->dtype ? "" : smd_wire_name(sent));
+	return type;
+}
+
+static int type_width(const struct perf_settings *settings)
+{
+	return settings->wire == settings->dtype ? 9 : 15;
+}
+
 void perf_report_begin(const struct perf_settings *settings)
 {
+	int width = type_width(settings);
+
 	if (settings->json) {
 		return;
 	}
@@ -35,10 +58,14 @@ void perf_report_begin(const struct perf_settings *settings)
 		printf("# %d operations at the same time; time is of all, divided by them\n",
 			settings->inflight);
 	}
-	printf("#\n#%11s %12s %9s %6s %11s %8s %8s %8s\n", "size", "count", "type", "op", "time",
-		"algbw", "busbw", "wrong");
-	printf("#%11s %12s %9s %6s %11s %8s %8s\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)",
-		"(GB/s)");
+	if (settings->wire != settings->dtype) {
+		printf("# %s: in half the bytes; size, algbw and busbw are of %s\n",
+			type_of(settings, SMD_WIRE_LEAST).text, smd_dtype_name(settings->dtype));
+	}
+	printf("#\n#%11s %12s %*s %6s %11s %8s %8s %8s\n", "size", "count", width, "type", "op",
+		"time", "algbw", "busbw", "wrong");
+	printf("#%11s %12s %*s %6s %11s %8s %8s\n", "(B)", "(elements)", width, "", "", "(us)",
+		"(GB/s)", "(GB/s)");
 	fflush(stdout);
 }
 
@@ -47,9 +74,10 @@ void perf_report_row(const struct perf_settings *settings, const struct perf_row
 	if (settings->json) {
 		return;
 	}
-	printf("%12" PRIu64 " %12" PRIu64 " %9s %6s %11.1f %8.3f %8.3f %8" PRIu64 "\n", row->bytes,
-		row->count, smd_dtype_name(settings->dtype), smd_op_name(settings->op),
-		row->median_us, algbw(row), busbw(settings, row), row->wrong);
+	printf("%12" PRIu64 " %12" PRIu64 " %*s %6s %11.1f %8.3f %8.3f %8" PRIu64 "\n", row->bytes,
+		row->count, type_width(settings), type_of(settings, row->count).text,
+		smd_op_name(settings->op), row->median_us, algbw(row), busbw(settings, row),
+		row->wrong);
 	fflush(stdout);
 }
 

@@ -100,9 +100,28 @@ class LocalTest(ProgramTest):
                                  "--iters=3", "--json")
                 self.assertEqual(done.returncode, 0, done)
                 self.assertEqual(json.loads(done.stdout)["wire"], name)
-        done = self.perf("--local=3", "--local-servers=1", "--dtype=int32", "--wire=bf16", "--sizes=4K", "--iters=1", "--json")
-        self.assertEqual((done.returncode, json.loads(done.stdout)["wire"]), (0, "int32"))
-        self.assert_usage_error(self.perf("--local=2", "--wire=int8"), 'must be float32, bf16 or fp16, got "int8"')
+        for dtype in "int32", "bfloat16":
+            done = self.perf("--local=2", f"--dtype={dtype}", "--wire=bf16")
+            self.assert_usage_error(done, f"--wire: must be left out with --dtype={dtype}: it is what float32 is sent as")
+        done = self.perf("--local=2", "--wire=bf17")
+        self.assert_usage_error(done, "summand-perf: ")
+        self.assertEqual(done.stderr, 'summand-perf: --wire: must be float32, bf16 or fp16, got "bf17"\n')
+
+    def test_the_table_says_what_float32_is_sent_as(self):
+        """SUMMAND_WIRE is for the whole job: other types are as they are. So are a few float32."""
+        options = ("--local=2", "--local-servers=1", "--sizes=512,4K", "--iters=1")
+        for arguments, variables, types in [
+                (("--wire=bf16",), {}, ["float32", "float32 as bf16"]),
+                ((), {"SUMMAND_WIRE": "fp16"}, ["float32", "float32 as fp16"]),
+                (("--wire=float32",), {"SUMMAND_WIRE": "fp16"}, ["float32", "float32"]),
+                (("--dtype=float64",), {"SUMMAND_WIRE": "fp16"}, ["float64", "float64"])]:
+            with self.subTest(arguments=arguments, variables=variables):
+                done = self.run_program("summand-perf", "allreduce", *options, *arguments, **variables)
+                self.assertEqual(done.returncode, 0, done)
+                rows = [line.split() for line in done.stdout.splitlines() if not line.startswith("#")]
+                self.assertEqual([" ".join(row[2:-5]) for row in rows], types)
+                halved = f"# {types[1]}: in half the bytes; size, algbw and busbw are of float32\n"
+                self.assertEqual(halved in done.stdout, " as " in types[1], done)
 
     def test_range_of_sizes(self):
         done = self.perf("--local=2", "--local-servers=1", "--min=1K", "--max=20K", "--factor=4", "--iters=1", "--json")

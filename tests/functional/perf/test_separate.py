@@ -26,6 +26,20 @@ class SeparateTest(ProgramTest):
         for rank in (ranks[0], ranks[2]):
             self.assertEqual(self.assert_ended(rank, 0), ("", ""))  # rank 0 speaks for all
 
+    def test_ranks_that_do_not_send_float32_as_the_same(self):
+        """Where that makes a difference they are told so; a few elements are sent as they are, and right."""
+        for size in "512", "4K":
+            address = self.start_server()[1]
+            ranks = [self.start_rank(0, 3, [address], "--wire=bf16", f"--sizes={size}", "--iters=3")]
+            ranks += [self.start_rank(rank, 3, [address], f"--sizes={size}", "--iters=3") for rank in (1, 2)]
+            if size == "512":
+                self.assert_ended(ranks[0], 0, "# wrong elements: 0 OK")
+                continue
+            for rank in ranks:
+                out, err = self.assert_ended(rank, 1, "(one may have another SUMMAND_WIRE)")
+                self.assertRegex(out + err, r"rank 0 \(rank-0\)( asks)? for all-reduce, bfloat16 sum of 1024")
+                self.assertRegex(out + err, r"rank [12] \(rank-[12]\)( asks)? for all-reduce, float32 sum of 1024")
+
     def test_servers_from_the_environment(self):
         address = self.start_server()[1]
         for variables in [{"SUMMAND_REDUCTION_SERVERS": address},

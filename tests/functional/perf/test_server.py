@@ -67,6 +67,9 @@ class ServerTest(ProgramTest):
         server, _ = self.start_server("--threads=2")
         self.terminate(server)
         self.assert_ended(server, 0, "memory: at most 64 MiB, 2 threads with 63 buffers of 512 KiB each")
+        server, _ = self.start_server("--threads=1")
+        self.terminate(server)
+        self.assert_ended(server, 0, "memory: at most 64 MiB, 1 thread with 126 buffers of 512 KiB each")
 
     def test_bandwidth_is_printed_with_its_source(self):
         server, _ = self.start_server()
