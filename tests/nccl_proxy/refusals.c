@@ -24,18 +24,20 @@ struct surroundings {
 	const char *enable;
 	const char *servers;
 	const char *cluster_spec;
+	const char *loops;
 	const char *reason; /* in the log; NULL: it takes part */
 };
 
 static const struct surroundings surroundings[] = {
-	{NULL, "127.0.0.1:2222", NULL, "NCCL_COLLNET_ENABLE"},
-	{"0", "127.0.0.1:2222", NULL, "NCCL_COLLNET_ENABLE"},
-	{"1", NULL, NULL, LIST_VARIABLE},
-	{"1", "", NULL, LIST_VARIABLE},
-	{"1", "no port", NULL, "no port"},
-	{"1", NULL, "{\"cluster\": {\"workerpool2\": []}}", LIST_VARIABLE},
-	{"1", NULL, "{\"cluster\": {\"workerpool2\": [\"127.0.0.1:2222\"]}}", NULL},
-	{"1", "127.0.0.1:2222", NULL, NULL},
+	{NULL, "127.0.0.1:2222", NULL, "1", "NCCL_COLLNET_ENABLE"},
+	{"0", "127.0.0.1:2222", NULL, "1", "NCCL_COLLNET_ENABLE"},
+	{"1", NULL, NULL, "1", LIST_VARIABLE},
+	{"1", "", NULL, "1", LIST_VARIABLE},
+	{"1", "no port", NULL, "1", "no port"},
+	{"1", NULL, "{\"cluster\": {\"workerpool2\": []}}", "1", LIST_VARIABLE},
+	{"1", "127.0.0.1:2222", NULL, "9", "SUMMAND_NCCL_LOOPS: must be 1 to 8, got \"9\""},
+	{"1", NULL, "{\"cluster\": {\"workerpool2\": [\"127.0.0.1:2222\"]}}", "1", NULL},
+	{"1", "127.0.0.1:2222", NULL, "1", NULL},
 };
 
 static void set(const char *variable, const char *value)
@@ -54,6 +56,7 @@ static void decline(struct fleet_node *node)
 	set("NCCL_COLLNET_ENABLE", these->enable);
 	set(LIST_VARIABLE, these->servers);
 	set("CLUSTER_SPEC", these->cluster_spec);
+	set("SUMMAND_NCCL_LOOPS", these->loops);
 	for (int v = 0; v < collnet_nversions; v++) {
 		void *library = library_open();
 		struct collnet_contexts contexts;

@@ -11,7 +11,9 @@
 #include "worker/nccl_plugin/abi/loss.h"
 #include "worker/nccl_plugin/abi/version.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
+#include "worker/nccl_plugin/collnet/loops.h"
 #include "worker/nccl_plugin/device/device.h"
+#include "worker/nccl_plugin/device/gdr.h"
 #include "worker/nccl_plugin/net/options.h"
 
 #define ABI_VERSIONS "net and collnet v6, v8 to v12, tuner v2 to v5"
@@ -50,6 +52,16 @@ static int check_devices(struct smd_error *error)
 	return ret;
 }
 
+/* What has no value that there is would be found out when NCCL connects, or never. */
+static int check_settings(struct smd_error *error)
+{
+	unsigned loops;
+	int ret = smd_loops_read(&loops, error);
+
+	ret = ret ? ret : smd_gdr_read(error);
+	return ret ? ret : smd_loss_read(error);
+}
+
 static void decide(struct decision *decision)
 {
 	const char *enable = getenv("NCCL_COLLNET_ENABLE");
@@ -68,7 +80,7 @@ static void decide(struct decision *decision)
 		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
 		return;
 	}
-	if (check_devices(&error) || smd_loss_read(&error)) {
+	if (check_settings(&error) || check_devices(&error)) {
 		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
 		smd_config_free(&config);
 		return;

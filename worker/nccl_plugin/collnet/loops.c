@@ -26,13 +26,12 @@ unsigned smd_loops_default(unsigned processors)
 	return count ? count : 1;
 }
 
-int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error)
+int smd_loops_read(unsigned *wanted, struct smd_error *error)
 {
 	const char *text = getenv(SMD_LOOPS_VARIABLE);
 	uint64_t count;
 
-	loops->nodes = nodes;
-	loops->wanted = smd_loops_default(smd_processors_own());
+	*wanted = 0;
 	if (!text || !*text) {
 		return 0;
 	}
@@ -40,8 +39,19 @@ int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *er
 		return smd_error_set(error, EINVAL,
 			SMD_LOOPS_VARIABLE ": must be 1 to %d, got \"%s\"", SMD_LOOPS_MAX, text);
 	}
-	loops->wanted = (unsigned)count;
+	*wanted = (unsigned)count;
 	return 0;
+}
+
+int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error)
+{
+	int ret = smd_loops_read(&loops->wanted, error);
+
+	loops->nodes = nodes;
+	if (ret == 0 && loops->wanted == 0) {
+		loops->wanted = smd_loops_default(smd_processors_own());
+	}
+	return ret;
 }
 
 /* Rounded up: a moment after it began all of the time is left. */

@@ -33,7 +33,10 @@ struct smd_loops {
 /* One for each four processors that a rank has for itself (processors.h), 1 to 4. */
 unsigned smd_loops_default(unsigned processors);
 
-/* Finds out how many are wanted: SUMMAND_NCCL_LOOPS, or the default. 0, or -EINVAL with a text. */
+/* SUMMAND_NCCL_LOOPS; *wanted is 0 where it is not set. 0, or -EINVAL with a text. */
+int smd_loops_read(unsigned *wanted, struct smd_error *error);
+
+/* Finds out how many are wanted: by that, or by the default. 0, or -EINVAL with a text. */
 int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error);
 
 /*
