@@ -206,14 +206,29 @@ bool one_cannot_reach(void)
 	return good && one_server_is_silent();
 }
 
+/* What is written otherwise, and means the same. */
+static void say_the_same(struct fleet_node *node)
+{
+	void *library = library_open();
+	struct collnet collnet;
+
+	setenv("SUMMAND_NCCL_MIN_BYTES", node->rank ? "1048576" : "1M", 1);
+	setenv("SUMMAND_WIRE", node->rank ? "float32" : "", 1);
+	collnet_find(&collnet, library, COLLNET_NEWEST);
+	connect_again(node, &collnet);
+	library_close(library);
+}
+
 /*
  * The same servers in another order, or fewer of them: ranks would deal their chunks otherwise. Or
- * something else is set from which all-reduces are to come this way.
+ * something else is set from which all-reduces are to come this way, or what float32 crosses as.
  */
 bool one_has_other_servers(void)
 {
-	static const char *const settings[][2] = {
-		{"SUMMAND_NCCL_MIN_BYTES", "2M"}, {"SUMMAND_NCCL_SERVER_LINKS", "4/1"}};
+	static const char *const settings[][3] = {
+		{"SUMMAND_NCCL_MIN_BYTES", "2M", "SUMMAND_NCCL_MIN_BYTES=2097152"},
+		{"SUMMAND_NCCL_SERVER_LINKS", "4/1", "SUMMAND_NCCL_SERVER_LINKS=4/1"},
+		{"SUMMAND_WIRE", "bf16", "got pipelined SUMMAND_WIRE=bfloat16"}};
 	struct servers servers;
 	struct trouble trouble = {.node = 1};
 	char reversed[160];
@@ -228,14 +243,15 @@ bool one_has_other_servers(void)
 		good = fleet_run(&(struct fleet){
 			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
 	}
-	for (int i = 0; i < 2 && good; i++) {
+	for (int i = 0; i < 3 && good; i++) {
 		trouble = (struct trouble){.node = 1,
 			.variable = settings[i][0],
 			.value = settings[i][1],
-			.reason = settings[i][0]};
+			.reason = settings[i][2]};
 		good = fleet_run(&(struct fleet){
 			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
 	}
+	good = good && fleet_run(&(struct fleet){.nnodes = 3, .seconds = 25, .body = say_the_same});
 	servers_stop(&servers);
 	return good;
 }

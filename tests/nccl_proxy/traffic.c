@@ -161,6 +161,9 @@ static void play(struct fleet_node *node, int version, struct proxy_shape shape,
 
 	collnet_find(&collnet, library, version);
 	proxy_open(&proxy, &collnet, node, &shape);
+	CHECK_EQUAL(logbook_has(NCCL_LOG_INFO,
+			    "CollNet: float32 crosses as bfloat16 by SUMMAND_WIRE, "),
+		getenv("SUMMAND_WIRE") != NULL);
 	stream = stream_of(&proxy, total, choose);
 	stream_finish(&stream);
 	proxy_deregister(&proxy, PROXY_SEND);

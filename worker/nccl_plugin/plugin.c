@@ -22,6 +22,7 @@ struct decision {
 	bool on;
 	unsigned nservers;
 	char text[SMD_ERROR_TEXT_MAX]; /* of the first line, from the servers on */
+	char wire[160];                /* what SUMMAND_WIRE does; empty: nothing */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -68,8 +69,7 @@ static void decide(struct decision *decision)
 	struct smd_config config;
 	struct smd_error error = {""};
 
-	decision->on = false;
-	decision->nservers = 0;
+	*decision = (struct decision){.on = false};
 	if (!enable || strcmp(enable, "1") != 0) {
 		snprintf(decision->text, sizeof(decision->text),
 			"off: NCCL_COLLNET_ENABLE must be 1, got %s%s%s", enable ? "\"" : "",
@@ -88,6 +88,7 @@ static void decide(struct decision *decision)
 	decision->on = true;
 	decision->nservers = config.nservers;
 	describe(&config, decision->text, sizeof(decision->text));
+	smd_loops_describe_wire(&config, decision->wire, sizeof(decision->wire));
 	smd_config_free(&config);
 }
 
@@ -104,6 +105,9 @@ int smd_plugin_begin(nccl_logger *log)
 	if (strcmp(decision.text, last.text) != 0) {
 		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "%s; %s; %s", SUMMAND_VERSION,
 			ABI_VERSIONS, decision.text);
+	}
+	if (*decision.wire && strcmp(decision.wire, last.wire) != 0) {
+		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "%s", decision.wire);
 	}
 	last = decision;
 	pthread_mutex_unlock(&lock);

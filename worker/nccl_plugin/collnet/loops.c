@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/base/parse.h"
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/group.h"
@@ -41,6 +42,31 @@ int smd_loops_read(unsigned *wanted, struct smd_error *error)
 	}
 	*wanted = (unsigned)count;
 	return 0;
+}
+
+unsigned smd_loops_wire(const struct smd_config *config)
+{
+	return smd_nccl_devices_take_gpu_memory() ? SMD_FLOAT32 : config->wire_dtype;
+}
+
+bool smd_loops_narrow(unsigned wire)
+{
+	return wire != SMD_FLOAT32;
+}
+
+void smd_loops_describe_wire(const struct smd_config *config, char *text, size_t size)
+{
+	*text = '\0';
+	if (smd_loops_narrow(smd_loops_wire(config))) {
+		snprintf(text, size,
+			"CollNet: float32 crosses as %s by SUMMAND_WIRE, and is rounded, in "
+			"all-reduces of %d elements and more",
+			smd_dtype_name(config->wire_dtype), SMD_WIRE_LEAST);
+	} else if (smd_loops_narrow(config->wire_dtype)) {
+		snprintf(text, size,
+			"CollNet: float32 crosses as it is: SUMMAND_WIRE is for memory of the "
+			"host, and network cards may read a GPU's");
+	}
 }
 
 int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error)
@@ -138,6 +164,9 @@ int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, u
 		if (ret) {
 			return smd_error_set(error, -ret, "%s", smd_error_message());
 		}
+		/* The context may be older than what the variable says now, and nodes have
+		 * compared. */
+		smd_comm_set_wire(loops->each[i].comm, loops->wire);
 	}
 	return 0;
 }
