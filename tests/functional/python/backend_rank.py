@@ -250,6 +250,7 @@ def late(rank, size):
             work.wait(datetime.timedelta(seconds=1))
         except RuntimeError as error:
             assert error.code == errno.ETIMEDOUT and "within the timeout of 1 s" in str(error), error
+            assert "The log names a rank that is 10 s late. The operation goes on" in str(error), error
             assert work.exception() is None
         else:
             raise AssertionError("a late rank must be noticed")

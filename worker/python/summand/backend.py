@@ -29,6 +29,7 @@ from summand.in_order import InOrder
 NAME = "summand"
 KEPT = 1000
 SMALL_BYTES = 4096
+LATE_S = 10  # a server names a rank that it has waited for so long (SMD_LATE_MOST_S)
 END_S = 30  # for what is in flight when a group is dropped
 OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.PRODUCT: "prod", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min",
        dist.ReduceOp.AVG: "avg"}
@@ -149,7 +150,8 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         limit = timeout.total_seconds() if timeout else self._limit  # torch passes 0 where its caller gave none
         if not self._over.wait(limit):
             raise SummandError(errno.ETIMEDOUT, f"backend {NAME}: an operation must be done within the timeout of {limit:g} s, got "
-                                                "none; the log says which rank is late")
+                                                f"none. The log names a rank that is {LATE_S} s late. The operation goes on, and "
+                                                "may still write its tensors")
         try:
             (self._shown or self._future).wait()
         finally:
