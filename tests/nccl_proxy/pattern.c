@@ -30,7 +30,13 @@ void pattern_fill(void *to, unsigned dtype, size_t first, size_t count, int rank
 	}
 }
 
-static void reduce_period(void *period, unsigned dtype, unsigned op, int nranks, uint64_t seed)
+static uint64_t round_to(unsigned to, unsigned from, uint64_t bits)
+{
+	return to == from ? bits : reference_encode(to, reference_decode(from, bits));
+}
+
+static void reduce_period(
+	void *period, unsigned dtype, unsigned wire, unsigned op, int nranks, uint64_t seed)
 {
 	size_t width = smd_dtype_bytes(dtype);
 	char inputs[MOST_RANKS][PERIOD * ELEMENT_MAX];
@@ -43,9 +49,9 @@ static void reduce_period(void *period, unsigned dtype, unsigned op, int nranks,
 		uint64_t bits;
 
 		for (int r = 0; r < nranks; r++) {
-			values[r] = inputs_get(inputs[r], width, i);
+			values[r] = round_to(wire, dtype, inputs_get(inputs[r], width, i));
 		}
-		bits = reference_reduce(dtype, op, values, (unsigned)nranks);
+		bits = round_to(dtype, wire, reference_reduce(wire, op, values, (unsigned)nranks));
 		memcpy((char *)period + i * width, &bits, width); /* little endian */
 	}
 }
@@ -63,14 +69,14 @@ static size_t count_wrong(const char *got, const char *wanted, size_t width, siz
 	return wrong;
 }
 
-size_t pattern_wrong(const void *got, unsigned dtype, unsigned op, size_t first, size_t count,
-	int nranks, uint64_t seed)
+size_t pattern_wrong(const void *got, unsigned dtype, unsigned wire, unsigned op, size_t first,
+	size_t count, int nranks, uint64_t seed)
 {
 	size_t width = smd_dtype_bytes(dtype);
 	char period[PERIOD * ELEMENT_MAX];
 	size_t wrong = 0;
 
-	reduce_period(period, dtype, op, nranks, seed);
+	reduce_period(period, dtype, wire, op, nranks, seed);
 	for (size_t i = 0; i < count;) {
 		size_t at = (first + i) % PERIOD;
 		size_t run = PERIOD - at < count - i ? PERIOD - at : count - i;

@@ -14,8 +14,9 @@
 /* Elements [first, first + count) of what the rank sends. */
 void pattern_fill(void *to, unsigned dtype, size_t first, size_t count, int rank, uint64_t seed);
 
-/* The elements [first, first + count) of a reduction of all ranks' patterns: how many are wrong. */
-size_t pattern_wrong(const void *got, unsigned dtype, unsigned op, size_t first, size_t count,
-	int nranks, uint64_t seed);
+/* The elements [first, first + count) of a reduction of all ranks' patterns: how many are wrong.
+ * `wire` is the type that they cross the network in, and are reduced in. */
+size_t pattern_wrong(const void *got, unsigned dtype, unsigned wire, unsigned op, size_t first,
+	size_t count, int nranks, uint64_t seed);
 
 #endif

@@ -292,6 +292,19 @@ void proxy_wait(struct proxy *proxy, struct proxy_op *op)
 	}
 }
 
+/* As libsummand does: all-reduces of float32, but short ones, cross as SUMMAND_WIRE says. */
+static unsigned wire_of(const struct proxy_op *op)
+{
+	const char *name = getenv("SUMMAND_WIRE");
+	struct smd_error error = {""};
+	unsigned wire = op->dtype;
+
+	if (name && *name && op->dtype == SMD_FLOAT32 && op->count >= SMD_WIRE_LEAST) {
+		CHECK_EQUAL(smd_wire_parse(name, &wire, &error), 0);
+	}
+	return wire;
+}
+
 void proxy_verify(const struct proxy *proxy, const struct proxy_op *op)
 {
 	size_t bytes = op->count * smd_dtype_bytes(op->dtype);
@@ -299,8 +312,9 @@ void proxy_verify(const struct proxy *proxy, const struct proxy_op *op)
 
 	fleet_doing("check of %zu %s, %s, slot %u", op->count, smd_dtype_name(op->dtype),
 		smd_op_name(op->op), op->slot);
-	CHECK_EQUAL(
-		pattern_wrong(got, op->dtype, op->op, 0, op->count, proxy->nranks, op->seed), 0);
+	CHECK_EQUAL(pattern_wrong(got, op->dtype, wire_of(op), op->op, 0, op->count, proxy->nranks,
+			    op->seed),
+		0);
 	for (size_t i = bytes; i < proxy->shape.slot_bytes && i < bytes + PROXY_TAIL_BYTES; i++) {
 		CHECK_EQUAL(got[i], UNTOUCHED);
 	}

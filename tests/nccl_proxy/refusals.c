@@ -24,18 +24,20 @@ struct surroundings {
 	const char *enable;
 	const char *servers;
 	const char *cluster_spec;
+	const char *loops;
 	const char *reason; /* in the log; NULL: it takes part */
 };
 
 static const struct surroundings surroundings[] = {
-	{NULL, "127.0.0.1:2222", NULL, "NCCL_COLLNET_ENABLE"},
-	{"0", "127.0.0.1:2222", NULL, "NCCL_COLLNET_ENABLE"},
-	{"1", NULL, NULL, LIST_VARIABLE},
-	{"1", "", NULL, LIST_VARIABLE},
-	{"1", "no port", NULL, "no port"},
-	{"1", NULL, "{\"cluster\": {\"workerpool2\": []}}", LIST_VARIABLE},
-	{"1", NULL, "{\"cluster\": {\"workerpool2\": [\"127.0.0.1:2222\"]}}", NULL},
-	{"1", "127.0.0.1:2222", NULL, NULL},
+	{NULL, "127.0.0.1:2222", NULL, "1", "NCCL_COLLNET_ENABLE"},
+	{"0", "127.0.0.1:2222", NULL, "1", "NCCL_COLLNET_ENABLE"},
+	{"1", NULL, NULL, "1", LIST_VARIABLE},
+	{"1", "", NULL, "1", LIST_VARIABLE},
+	{"1", "no port", NULL, "1", "no port"},
+	{"1", NULL, "{\"cluster\": {\"workerpool2\": []}}", "1", LIST_VARIABLE},
+	{"1", "127.0.0.1:2222", NULL, "9", "SUMMAND_NCCL_LOOPS: must be 1 to 8, got \"9\""},
+	{"1", NULL, "{\"cluster\": {\"workerpool2\": [\"127.0.0.1:2222\"]}}", "1", NULL},
+	{"1", "127.0.0.1:2222", NULL, "1", NULL},
 };
 
 static void set(const char *variable, const char *value)
@@ -54,6 +56,7 @@ static void decline(struct fleet_node *node)
 	set("NCCL_COLLNET_ENABLE", these->enable);
 	set(LIST_VARIABLE, these->servers);
 	set("CLUSTER_SPEC", these->cluster_spec);
+	set("SUMMAND_NCCL_LOOPS", these->loops);
 	for (int v = 0; v < collnet_nversions; v++) {
 		void *library = library_open();
 		struct collnet_contexts contexts;
@@ -203,14 +206,29 @@ bool one_cannot_reach(void)
 	return good && one_server_is_silent();
 }
 
+/* What is written otherwise, and means the same. */
+static void say_the_same(struct fleet_node *node)
+{
+	void *library = library_open();
+	struct collnet collnet;
+
+	setenv("SUMMAND_NCCL_MIN_BYTES", node->rank ? "1048576" : "1M", 1);
+	setenv("SUMMAND_WIRE", node->rank ? "float32" : "", 1);
+	collnet_find(&collnet, library, COLLNET_NEWEST);
+	connect_again(node, &collnet);
+	library_close(library);
+}
+
 /*
  * The same servers in another order, or fewer of them: ranks would deal their chunks otherwise. Or
- * something else is set from which all-reduces are to come this way.
+ * something else is set from which all-reduces are to come this way, or what float32 crosses as.
  */
 bool one_has_other_servers(void)
 {
-	static const char *const settings[][2] = {
-		{"SUMMAND_NCCL_MIN_BYTES", "2M"}, {"SUMMAND_NCCL_SERVER_LINKS", "4/1"}};
+	static const char *const settings[][3] = {
+		{"SUMMAND_NCCL_MIN_BYTES", "2M", "SUMMAND_NCCL_MIN_BYTES=2097152"},
+		{"SUMMAND_NCCL_SERVER_LINKS", "4/1", "SUMMAND_NCCL_SERVER_LINKS=4/1"},
+		{"SUMMAND_WIRE", "bf16", "got pipelined SUMMAND_WIRE=bfloat16"}};
 	struct servers servers;
 	struct trouble trouble = {.node = 1};
 	char reversed[160];
@@ -225,14 +243,15 @@ bool one_has_other_servers(void)
 		good = fleet_run(&(struct fleet){
 			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
 	}
-	for (int i = 0; i < 2 && good; i++) {
+	for (int i = 0; i < 3 && good; i++) {
 		trouble = (struct trouble){.node = 1,
 			.variable = settings[i][0],
 			.value = settings[i][1],
-			.reason = settings[i][0]};
+			.reason = settings[i][2]};
 		good = fleet_run(&(struct fleet){
 			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
 	}
+	good = good && fleet_run(&(struct fleet){.nnodes = 3, .seconds = 25, .body = say_the_same});
 	servers_stop(&servers);
 	return good;
 }

@@ -205,8 +205,8 @@ static void check_scatter(const struct proxy *proxy, int w)
 
 	fleet_doing("check of scattered window %d", w);
 	intersect(&windows[w], proxy->rank, &begin, &end);
-	CHECK_EQUAL(pattern_wrong(got, dtype_of(w), (unsigned)w % NCCL_OP_COUNT, begin / width,
-			    (end - begin) / width, proxy->nranks, (uint64_t)w),
+	CHECK_EQUAL(pattern_wrong(got, dtype_of(w), dtype_of(w), (unsigned)w % NCCL_OP_COUNT,
+			    begin / width, (end - begin) / width, proxy->nranks, (uint64_t)w),
 		0);
 	for (int b = 0; b < GAP; b++) {
 		CHECK_EQUAL(got[end - begin + (size_t)b], UNTOUCHED);

@@ -11,7 +11,9 @@
 #include "worker/nccl_plugin/abi/loss.h"
 #include "worker/nccl_plugin/abi/version.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
+#include "worker/nccl_plugin/collnet/loops.h"
 #include "worker/nccl_plugin/device/device.h"
+#include "worker/nccl_plugin/device/gdr.h"
 #include "worker/nccl_plugin/net/options.h"
 
 #define ABI_VERSIONS "net and collnet v6, v8 to v12, tuner v2 to v5"
@@ -20,6 +22,7 @@ struct decision {
 	bool on;
 	unsigned nservers;
 	char text[SMD_ERROR_TEXT_MAX]; /* of the first line, from the servers on */
+	char wire[160];                /* what SUMMAND_WIRE does; empty: nothing */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -50,14 +53,23 @@ static int check_devices(struct smd_error *error)
 	return ret;
 }
 
+/* What has no value that there is would be found out when NCCL connects, or never. */
+static int check_settings(struct smd_error *error)
+{
+	unsigned loops;
+	int ret = smd_loops_read(&loops, error);
+
+	ret = ret ? ret : smd_gdr_read(error);
+	return ret ? ret : smd_loss_read(error);
+}
+
 static void decide(struct decision *decision)
 {
 	const char *enable = getenv("NCCL_COLLNET_ENABLE");
 	struct smd_config config;
 	struct smd_error error = {""};
 
-	decision->on = false;
-	decision->nservers = 0;
+	*decision = (struct decision){.on = false};
 	if (!enable || strcmp(enable, "1") != 0) {
 		snprintf(decision->text, sizeof(decision->text),
 			"off: NCCL_COLLNET_ENABLE must be 1, got %s%s%s", enable ? "\"" : "",
@@ -68,7 +80,7 @@ static void decide(struct decision *decision)
 		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
 		return;
 	}
-	if (check_devices(&error) || smd_loss_read(&error)) {
+	if (check_settings(&error) || check_devices(&error)) {
 		snprintf(decision->text, sizeof(decision->text), "off: %s", error.text);
 		smd_config_free(&config);
 		return;
@@ -76,6 +88,7 @@ static void decide(struct decision *decision)
 	decision->on = true;
 	decision->nservers = config.nservers;
 	describe(&config, decision->text, sizeof(decision->text));
+	smd_loops_describe_wire(&config, decision->wire, sizeof(decision->wire));
 	smd_config_free(&config);
 }
 
@@ -92,6 +105,9 @@ int smd_plugin_begin(nccl_logger *log)
 	if (strcmp(decision.text, last.text) != 0) {
 		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "%s; %s; %s", SUMMAND_VERSION,
 			ABI_VERSIONS, decision.text);
+	}
+	if (*decision.wire && strcmp(decision.wire, last.wire) != 0) {
+		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET, "%s", decision.wire);
 	}
 	last = decision;
 	pthread_mutex_unlock(&lock);

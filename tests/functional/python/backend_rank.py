@@ -62,6 +62,49 @@ def awkward_tensors(rank, size):
     same("complex", complex_, torch.full((3,), complex(size * (size - 1) / 2, size)))
 
 
+def bools(rank, size):
+    """As numbers that are 0 or 1: a sum is any, a product all. What is bitwise goes through gloo, as bytes."""
+    mine = torch.tensor([[rank == 1, True, False, rank != 0]] * 3)
+    some, every = torch.tensor([[True, True, False, True]] * 3), torch.tensor([[False, True, False, False]] * 3)
+    odd = torch.tensor([[True, size % 2 == 1, False, size % 2 == 0]] * 3)
+    results = {dist.ReduceOp.SUM: some, dist.ReduceOp.MAX: some, dist.ReduceOp.PRODUCT: every, dist.ReduceOp.MIN: every,
+               dist.ReduceOp.BOR: some, dist.ReduceOp.BAND: every, dist.ReduceOp.BXOR: odd}
+    for op, result in results.items():
+        for name, given in ("bool", mine), ("bool, not contiguous", mine.t()):
+            ours = given.clone(memory_format=torch.preserve_format)
+            dist.all_reduce(ours, op)
+            same(f"all_reduce, {name}", ours, result if given is mine else result.t())
+        ours = mine.clone()
+        dist.reduce(ours, 1, op)
+        if rank == 1:
+            same("reduce of bool", ours, result)
+    ours = torch.zeros(3, 4, dtype=torch.bool)
+    dist.reduce_scatter(ours, [mine] * size)
+    same("reduce_scatter of bool", ours, some)
+    same("future of bool", dist.all_reduce(mine, dist.ReduceOp.BOR, async_op=True).get_future().wait()[0], some)
+
+
+def conjugated(rank, size):
+    """Tensors that a bit beside their memory conjugates or negates."""
+    start = torch.arange(4.) + 1 + (rank + 1j)
+    root = torch.arange(4.) + 1 - 1j
+    for given in start.conj(), start.conj().resolve_conj():
+        dist.broadcast(given, 0)
+        same("broadcast of what is conjugated", given, root)
+    negated = torch._neg_view(torch.arange(4.) + rank)
+    dist.all_reduce(negated)
+    same("all_reduce of what is negated", negated, -(torch.arange(4.) * size + size * (size - 1) / 2))
+    mine = torch._neg_view(torch.zeros(2))
+    dist.reduce_scatter(mine, [torch.full((2,), float(part)) for part in range(size)], op=dist.ReduceOp.MAX)
+    same("reduce_scatter to what is negated", mine, torch.full((2,), float(rank)))
+    if rank == 0:
+        dist.send(start.conj(), 1)
+    elif rank == 1:
+        received = torch.zeros(4, dtype=start.dtype).conj()
+        dist.recv(received, 0)
+        same("a message of what is conjugated", received, root)
+
+
 def in_flight(rank, size):
     tensors = [values(rank, torch.float32, 10000) * factor for factor in range(10)]
     works = [dist.all_reduce(tensor, async_op=True) for tensor in tensors]
@@ -148,6 +191,32 @@ def beside_gloo(rank, size):
         same("new_group", tensor, torch.full((3,), 2.0))
 
 
+def refused_types():
+    """A type or a reduction that nobody has is named; the group is as it was."""
+    size = dist.get_world_size()
+    types = "uint8, int32, int64, float16, float32, float64, bfloat16, bool, got"
+    reductions = "the reduction must be one of sum, prod, max, min, avg of dense tensors, got bxor of strided"
+    short, bits = torch.ones(3, dtype=torch.int16), torch.ones(3, dtype=torch.int32)
+    cases = [
+        (lambda: dist.all_reduce(short), f"all_reduce: the type must be one of int8, {types} int16; convert it with Tensor.to()"),
+        (lambda: dist.reduce(short, 0), f"reduce: the type must be one of int8, {types} int16; convert it with Tensor.to()"),
+        (lambda: dist.reduce(short * 1j, 0), f"{types} complex64; use torch.view_as_real() of it"),
+        (lambda: dist.all_reduce(short.bool(), dist.ReduceOp.AVG),
+         "all_reduce: the reduction of bool must be one of sum, max, prod, min, got avg; convert it with Tensor.to()"),
+        (lambda: dist.reduce_scatter(short, [short] * size), f"reduce_scatter: the type must be one of int8, {types} int16;"),
+        (lambda: dist.reduce_scatter(bits, [bits] * size, dist.ReduceOp.BXOR), f"reduce_scatter: {reductions}"),
+    ]
+    for call, sentence in cases:
+        try:
+            call()
+        except RuntimeError as error:
+            assert sentence in str(error), error
+        else:
+            raise AssertionError(f"must be refused: {sentence}")
+    dist.all_reduce(bits)
+    same("after what was refused", bits, torch.full((3,), size, dtype=torch.int32))
+
+
 def refused():
     try:
         dist.all_reduce(torch.empty(3, device="meta"))
@@ -181,6 +250,7 @@ def late(rank, size):
             work.wait(datetime.timedelta(seconds=1))
         except RuntimeError as error:
             assert error.code == errno.ETIMEDOUT and "within the timeout of 1 s" in str(error), error
+            assert "The log names a rank that is 10 s late. The operation goes on" in str(error), error
             assert work.exception() is None
         else:
             raise AssertionError("a late rank must be noticed")
@@ -223,6 +293,9 @@ def main():
     gloo = dist.new_group(backend="gloo")
     collectives(rank, size, gloo)
     awkward_tensors(rank, size)
+    bools(rank, size)
+    conjugated(rank, size)
+    refused_types()
     in_flight(rank, size)
     beside_gloo(rank, size)
     refused()

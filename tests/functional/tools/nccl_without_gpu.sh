@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# tools/nccl-without-gpu: what it says of its command line and of what it lacks; and all of its scenarios,
-# where SUMMAND_NCCL_SOURCE names a folder with NCCL's source.
+# tools/nccl-without-gpu: what it says of its command line and of what it lacks; and its scenarios, where SUMMAND_NCCL_SOURCE names
+# folders with NCCL's source (a:b): all of them with the first one, some with the others. Without that variable some with what the
+# tool has built before, the newest NCCL and the oldest.
 set -uo pipefail
 
 tool=${SUMMAND_SOURCE:?must name the source directory}/tools/nccl-without-gpu
@@ -37,8 +38,20 @@ says 77 "must be 2.19 to 2.30, got 2.18.6" "$scratch/2.18" "--build=$build"
 CUDA_HOME=$scratch says 77 "CUDA 13's headers must be in $scratch/include, got none" "$scratch/2.28" "--build=$build"
 [ "$failures" = 0 ] || exit 1
 
-if [ -z "${SUMMAND_NCCL_SOURCE:-}" ]; then
-	echo "skipped: SUMMAND_NCCL_SOURCE names no folder with NCCL's source"
+SOME=(collectives lost abort)
+IFS=: read -ra sources <<<"${SUMMAND_NCCL_SOURCE:-}"
+if [ "${#sources[@]}" != 0 ]; then
+	"$tool" "${sources[0]}" "--build=$build" || exit
+	for source in "${sources[@]:1}"; do
+		"$tool" "$source" "--build=$build" "${SOME[@]}" || exit
+	done
+	exit
+fi
+mapfile -t built < <(cd "$build/nccl_sim" 2>/dev/null && printf '%s\n' */bin/scenario | grep -v '^\*' | cut -d / -f 1 | sort -V)
+if [ "${#built[@]}" = 0 ]; then
+	echo "skipped: SUMMAND_NCCL_SOURCE names no folder with NCCL's source, and the build has no nccl_sim"
 	exit 77
 fi
-"$tool" "$SUMMAND_NCCL_SOURCE" "--build=$build"
+for version in $(printf '%s\n' "${built[0]}" "${built[-1]}" | uniq); do
+	"$SUMMAND_SOURCE/tests/nccl_sim/play" "$build" "$build/nccl_sim/$version" "$version" 2 1 switch 120 tcp "${SOME[@]}" || exit
+done

@@ -32,12 +32,12 @@ USE_TYPE = {
     "uint64": ["worker/perf/summand-perf.1", "worker/nccl_perf/summand-nccl-perf.1"],
     "float16": ["specs/design/performance.md", "reduction_server/base/dtype.c", "worker/libsummand/libsummand.3", "worker/summand.h"],
     "float32": ["reduction_server/base/dtype.c", "reduction_server/base/dtype.h", "worker/libsummand/config.c",
-                "worker/libsummand/path_narrow.c", "worker/libsummand/path_narrow.h", "worker/summand.h", "reduction_server/engine/part.c", "specs/design/performance.md", "specs/guide/allreduce.svg",
+                "worker/libsummand/path_narrow.c", "worker/libsummand/path_narrow.h", "worker/nccl_plugin/collnet/loops.c", "specs/design/collnet.md", "worker/summand.h", "reduction_server/engine/part.c", "specs/design/performance.md", "specs/guide/allreduce.svg",
                 "specs/guide/digits.md", "specs/guide/nccl.md", "tools/bench-allreduce", "tools/gpu-check",
                 "tools/gpu/time_collectives.py", "tools/gpu/train_ddp.py", "worker/examples/digits/checkpoint.h", "worker/examples/digits/trainer.c",
                 "worker/libsummand/libsummand.3", "worker/nccl_perf/main.c", "worker/nccl_perf/summand-nccl-perf.1",
                 "worker/perf/input.c", "worker/perf/main.c", "worker/perf/summand-perf.1"],
-    "bfloat16": ["specs/design/performance.md", "reduction_server/base/dtype.c", "worker/libsummand/libsummand.3", "worker/summand.h", "worker/perf/summand-perf.1", "worker/nccl_perf/summand-nccl-perf.1"],
+    "bfloat16": ["specs/design/performance.md", "specs/guide/nccl.md", "reduction_server/base/dtype.c", "worker/libsummand/libsummand.3", "worker/summand.h", "worker/perf/summand-perf.1", "worker/nccl_perf/summand-nccl-perf.1"],
 }
 # Types that the binding does not take: torch calculates little with them, or calls them otherwise.
 NOT_IN_BINDING = {"uint32", "uint64", "float8e4m3", "float8e5m2"}

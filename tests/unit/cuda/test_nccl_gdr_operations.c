@@ -5,7 +5,7 @@
 #include "tests/unit/cuda/gdr_machine.h"
 #include "tests/unit/cuda/gdr_memory.h"
 
-enum { NODES = 2, TYPE_INT32 = 2, SUM_OP = 0 };
+enum { NODES = 2, TYPE_INT32 = 2, TYPE_FLOAT32 = 7, SUM_OP = 0 };
 
 #ifdef __SANITIZE_THREAD__
 enum { LARGE = 4 << 20 }; /* of bytes; many chunks */
@@ -19,6 +19,7 @@ struct node {
 	void *listening;
 	void *comm;
 	bool device;
+	bool floats;    /* are summed, and nothing else */
 	bool registers; /* memory of the program's own, which is then summed where it is */
 	pthread_t thread;
 };
@@ -65,6 +66,27 @@ static void coll_allreduce(struct node *node, struct memory *memory, size_t coun
 		CHECK(values[i] == (int32_t)i * 3 * NODES);
 	}
 	free(values);
+}
+
+/* Values that two bytes cannot hold. */
+static void coll_floats(struct node *node, struct memory *memory)
+{
+	enum { COUNT = 5000 };
+	float values[COUNT];
+	void *request = NULL;
+
+	for (size_t i = 0; i < COUNT; i++) {
+		values[i] = (float)(node->rank + 1) * (4096 + (float)i);
+	}
+	memory_put(memory, 0, values, sizeof(values));
+	CHECK(COLL.iallreduce(node->comm, memory->data, memory->data, COUNT, TYPE_FLOAT32, SUM_OP,
+		      memory->mhandle, memory->mhandle, &request) == NCCL_SUCCESS);
+	coll_finish(request);
+	coll_flush(node, memory);
+	memory_get(memory, 0, values, sizeof(values));
+	for (size_t i = 0; i < COUNT; i++) {
+		CHECK(values[i] == 3 * (4096 + (float)i));
+	}
 }
 
 static void coll_allgather(struct node *node, struct memory *memory, size_t bytes)
@@ -177,12 +199,15 @@ static void *node_run(void *arg)
 	CHECK(REGISTER(COLL, node->comm, &memory) == NCCL_SUCCESS);
 	sends = memory.mhandle;
 	CHECK(REGISTER(COLL, node->comm, &memory) == NCCL_SUCCESS); /* for the other direction */
-	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+	if (node->floats) {
+		coll_floats(node, &memory);
+	}
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && !node->floats; i++) {
 		coll_allreduce(node, &memory, counts[i]);
 		coll_allgather(node, &memory, counts[i] * 3);
 		coll_reducescatter(node, &memory, counts[i]);
 	}
-	if (node->device) {
+	if (node->device && !node->floats) {
 		coll_parts(node, &memory);
 	}
 	if (node->registers) {
@@ -198,14 +223,15 @@ static void *node_run(void *arg)
 	return NULL;
 }
 
-static void nodes_run(bool first, bool second, bool registers)
+static void nodes_run_as(struct node like, bool first, bool second)
 {
 	static uint8_t handles[NODES][NCCL_HANDLE_BYTES];
 	struct node nodes[NODES];
 
 	for (int r = 0; r < NODES; r++) {
-		nodes[r] = (struct node){
-			.rank = r, .device = r ? second : first, .registers = registers};
+		nodes[r] = like;
+		nodes[r].rank = r;
+		nodes[r].device = r ? second : first;
 		assert_int_equal(
 			COLL.listen(NULL, 0, handles[r], &nodes[r].listening), NCCL_SUCCESS);
 	}
@@ -218,6 +244,11 @@ static void nodes_run(bool first, bool second, bool registers)
 	for (int r = 0; r < NODES; r++) {
 		pthread_join(nodes[r].thread, NULL);
 	}
+}
+
+static void nodes_run(bool first, bool second, bool registers)
+{
+	nodes_run_as((struct node){.registers = registers}, first, second);
 }
 
 static void operations_of_every_size_on_gpus(void **state)
@@ -238,6 +269,17 @@ static void operations_on_one_gpu_and_one_host(void **state)
 	nodes_run(true, false, true);
 	assert_true(card_counts().from_device > 0);
 	assert_true(card_counts().from_host > 0);
+}
+
+/* libsummand narrows what is in the host's memory alone, and then nodes would send different types.
+ */
+static void float32_crosses_as_it_is_whatever_SUMMAND_WIRE_says(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_WIRE", "bf16", 1);
+	nodes_run_as((struct node){.floats = true}, true, false);
+	nodes_run_as((struct node){.floats = true}, true, true);
+	unsetenv("SUMMAND_WIRE");
 }
 
 /* What NCCL does with ncclCommRegister(), and with buffers of CUDA graphs, where each node has one
@@ -261,6 +303,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		MACHINE_TEST(operations_of_every_size_on_gpus),
 		MACHINE_TEST(operations_on_one_gpu_and_one_host),
+		MACHINE_TEST(float32_crosses_as_it_is_whatever_SUMMAND_WIRE_says),
 		MACHINE_TEST(registered_buffers_are_summed_where_they_are),
 	};
 	int ret;

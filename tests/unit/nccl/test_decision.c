@@ -41,6 +41,9 @@ static int variables_of_a_job(void **state)
 	setenv("SUMMAND_REDUCTION_SERVERS", "127.0.0.1:1", 1);
 	unsetenv("SUMMAND_TRANSPORT");
 	unsetenv("SUMMAND_NCCL_SOCKETS");
+	unsetenv("SUMMAND_NCCL_LOOPS");
+	unsetenv("SUMMAND_NCCL_GDR");
+	unsetenv("SUMMAND_NCCL_ON_LOSS");
 	unsetenv("CLUSTER_SPEC");
 	return 0;
 }
@@ -112,6 +115,25 @@ static void a_number_of_sockets_that_is_none_declines(void **state)
 	assert_on();
 }
 
+static void a_value_that_there_is_not_declines(void **state)
+{
+	(void)state;
+	setenv("SUMMAND_NCCL_LOOPS", "9", 1);
+	assert_off("off: SUMMAND_NCCL_LOOPS: must be 1 to 8, got \"9\"");
+	setenv("SUMMAND_NCCL_LOOPS", "", 1);
+	assert_on();
+	setenv("SUMMAND_NCCL_LOOPS", "8", 1);
+	assert_on();
+	setenv("SUMMAND_NCCL_GDR", "Flush", 1);
+	assert_off("off: SUMMAND_NCCL_GDR: must be 0, 1 or flush, got \"Flush\"");
+	setenv("SUMMAND_NCCL_GDR", "0", 1);
+	assert_on();
+	setenv("SUMMAND_NCCL_GDR", "flush", 1); /* whether it can work is asked of cards and GPUs */
+	assert_on();
+	setenv("SUMMAND_NCCL_ON_LOSS", "end", 1);
+	assert_off("off: SUMMAND_NCCL_ON_LOSS: must be abort or wait, got \"end\"");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +146,7 @@ int main(void)
 			a_transport_within_a_host_alone_declines, variables_of_a_job),
 		cmocka_unit_test_setup(
 			a_number_of_sockets_that_is_none_declines, variables_of_a_job),
+		cmocka_unit_test_setup(a_value_that_there_is_not_declines, variables_of_a_job),
 	};
 
 	return cmocka_run_group_tests_name("decision", tests, NULL, NULL);

@@ -104,6 +104,7 @@ static void a_process_that_would_wait_for_ever_ends(void **state)
 	(void)state;
 	assert_int_equal(signal_after(all_is_lost, NULL, true), SIGABRT);
 	assert_non_null(strstr(said, "NET/Summand: rank 1 was lost. NCCL was told "));
+	assert_non_null(strstr(said, " and still waits: 2.23 to 2.25 cannot abort"));
 	assert_non_null(strstr(said, "; SUMMAND_NCCL_ON_LOSS=wait keeps it\n"));
 	assert_int_equal(signal_after(one_is_closed, NULL, true), SIGABRT);
 	assert_non_null(strstr(said, "NET/Summand: reduction server 10.0.0.7:2222 was lost. "));
@@ -124,6 +125,9 @@ static void other_versions_end_by_themselves(void **state)
 	assert_int_equal(signal_after(all_is_lost, NULL, false), 0);
 	assert_int_equal(signal_after(all_is_lost, "", false), 0);
 	assert_int_equal(signal_after(all_is_lost, "abort", false), SIGABRT);
+	assert_non_null(strstr(said, " and has not closed its communicator, so that this process "
+				     "ends by SUMMAND_NCCL_ON_LOSS=abort; "));
+	assert_null(strstr(said, "2.23"));
 }
 
 /* What NCCL logs with where it is part of a program that shows no function of it. */

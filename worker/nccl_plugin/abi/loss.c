@@ -67,10 +67,12 @@ static void end_process(const struct loss *loss)
 	char line[SMD_ERROR_TEXT_MAX + 256];
 
 	snprintf(line, sizeof(line),
-		"%s. NCCL was told %u s ago and still waits: 2.23 to 2.25 cannot abort after an "
-		"error, 2.26 and 2.27 take no notice of one. So this process ends; " VARIABLE
-		"=wait keeps it",
-		loss->text, smd_loss_patience_ms / 1000);
+		"%s. NCCL was told %u s ago and %s; " VARIABLE "=wait keeps it", loss->text,
+		smd_loss_patience_ms / 1000,
+		unheard ? "still waits: 2.23 to 2.25 cannot abort after an error, 2.26 and 2.27 "
+			  "take no notice of one. So this process ends"
+			: "has not closed its communicator, so that this process ends by " VARIABLE
+			  "=abort");
 	smd_nccl_log_warn("%s", line);
 	fprintf(stderr, "NET/Summand: %s\n", line);
 	fflush(stderr);

@@ -5,7 +5,9 @@
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/base/hash.h"
+#include "reduction_server/base/parse.h"
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/group.h"
 #include "worker/nccl_plugin/abi/argument.h"
@@ -20,9 +22,10 @@
 /* What this node says of itself to the others. */
 struct identity {
 	char name[SMD_AGREEMENT_NAME_MAX + 1];
-	char servers[256]; /* before them how this plugin cuts chunks, and what is set of the tuner */
+	char servers[256]; /* before them how this plugin cuts chunks, and what is set */
 	uint64_t pool;     /* of the job, and of all of that */
 	unsigned timeout_s;
+	unsigned wire;
 };
 
 /* With the 0 at its end, so that texts do not run into each other. */
@@ -39,14 +42,29 @@ static void append(struct identity *identity, size_t *used, const char *one, con
 	identity->pool = hash_text(hash_text(identity->pool, one), two);
 }
 
-/* Nodes whose tuners were told other things would wait for each other, each in its own algorithm. */
-static void append_variable(struct identity *identity, size_t *used, const char *name)
+static void append_setting(
+	struct identity *identity, size_t *used, const char *name, const char *value)
 {
-	const char *value = getenv(name);
+	append(identity, used, name, "=");
+	append(identity, used, value, " ");
+}
 
-	if (value && *value) {
-		append(identity, used, name, "=");
-		append(identity, used, value, " ");
+/* Nodes whose tuners were told other things would wait for each other, each in its own algorithm. */
+static void append_tuner(struct identity *identity, size_t *used)
+{
+	const char *size = getenv(SMD_TUNER_MIN_BYTES), *links = getenv(SMD_TUNER_LINKS);
+	char number[24];
+	uint64_t bytes;
+
+	if (size && *size && smd_parse_size(size, &bytes) == 0) {
+		snprintf(number, sizeof(number), "%llu", (unsigned long long)bytes);
+		size = number; /* 1M is 1048576 */
+	}
+	if (size && *size) {
+		append_setting(identity, used, SMD_TUNER_MIN_BYTES, size);
+	}
+	if (links && *links) {
+		append_setting(identity, used, SMD_TUNER_LINKS, links);
 	}
 }
 
@@ -66,8 +84,11 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	identity->timeout_s = config.connect_timeout_s;
 	identity->pool = hash_text(SMD_HASH_SEED, config.job);
 	append(identity, &used, "pipelined", " "); /* other versions of the plugin cut chunks otherwise */
-	append_variable(identity, &used, SMD_TUNER_MIN_BYTES);
-	append_variable(identity, &used, SMD_TUNER_LINKS);
+	append_tuner(identity, &used);
+	identity->wire = smd_loops_wire(&config);
+	if (smd_loops_narrow(identity->wire)) {
+		append_setting(identity, &used, "SUMMAND_WIRE", smd_dtype_name(identity->wire));
+	}
 	for (unsigned i = 0; i < config.nservers; i++) {
 		append(identity, &used, i ? "," : "", config.servers[i]);
 	}
@@ -164,6 +185,7 @@ static int coll_connect(struct smd_coll *coll, const void *handle,
 		return ret;
 	}
 	own = own ? own : smd_loops_want(&coll->loops, coll->nnodes, &own_error);
+	coll->loops.wire = identity.wire;
 	ret = agree(coll, agreement, smd_agreement_device(place), &identity, own, &own_error, error);
 	smd_agreement_end(agreement);
 	return ret;

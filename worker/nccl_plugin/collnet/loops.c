@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/dtype.h"
 #include "reduction_server/base/parse.h"
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/group.h"
@@ -26,13 +27,12 @@ unsigned smd_loops_default(unsigned processors)
 	return count ? count : 1;
 }
 
-int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error)
+int smd_loops_read(unsigned *wanted, struct smd_error *error)
 {
 	const char *text = getenv(SMD_LOOPS_VARIABLE);
 	uint64_t count;
 
-	loops->nodes = nodes;
-	loops->wanted = smd_loops_default(smd_processors_own());
+	*wanted = 0;
 	if (!text || !*text) {
 		return 0;
 	}
@@ -40,8 +40,44 @@ int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *er
 		return smd_error_set(error, EINVAL,
 			SMD_LOOPS_VARIABLE ": must be 1 to %d, got \"%s\"", SMD_LOOPS_MAX, text);
 	}
-	loops->wanted = (unsigned)count;
+	*wanted = (unsigned)count;
 	return 0;
+}
+
+unsigned smd_loops_wire(const struct smd_config *config)
+{
+	return smd_nccl_devices_take_gpu_memory() ? SMD_FLOAT32 : config->wire_dtype;
+}
+
+bool smd_loops_narrow(unsigned wire)
+{
+	return wire != SMD_FLOAT32;
+}
+
+void smd_loops_describe_wire(const struct smd_config *config, char *text, size_t size)
+{
+	*text = '\0';
+	if (smd_loops_narrow(smd_loops_wire(config))) {
+		snprintf(text, size,
+			"CollNet: float32 crosses as %s by SUMMAND_WIRE, and is rounded, in "
+			"all-reduces of %d elements and more",
+			smd_dtype_name(config->wire_dtype), SMD_WIRE_LEAST);
+	} else if (smd_loops_narrow(config->wire_dtype)) {
+		snprintf(text, size,
+			"CollNet: float32 crosses as it is: SUMMAND_WIRE is for memory of the "
+			"host, and network cards may read a GPU's");
+	}
+}
+
+int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error)
+{
+	int ret = smd_loops_read(&loops->wanted, error);
+
+	loops->nodes = nodes;
+	if (ret == 0 && loops->wanted == 0) {
+		loops->wanted = smd_loops_default(smd_processors_own());
+	}
+	return ret;
 }
 
 /* Rounded up: a moment after it began all of the time is left. */
@@ -128,6 +164,9 @@ int smd_loops_join(struct smd_loops *loops, unsigned count, const char *group, u
 		if (ret) {
 			return smd_error_set(error, -ret, "%s", smd_error_message());
 		}
+		/* The context may be older than what the variable says now, and nodes have
+		 * compared. */
+		smd_comm_set_wire(loops->each[i].comm, loops->wire);
 	}
 	return 0;
 }

@@ -9,9 +9,11 @@
 #ifndef SMD_NCCL_PLUGIN_COLLNET_LOOPS_H
 #define SMD_NCCL_PLUGIN_COLLNET_LOOPS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "reduction_server/base/error.h"
+#include "worker/libsummand/config.h"
 #include "worker/libsummand/registration.h"
 #include "worker/nccl_plugin/collnet/shared_context.h"
 
@@ -20,6 +22,7 @@
 struct smd_loops {
 	unsigned nodes;  /* of the communicator */
 	unsigned wanted; /* by this node */
+	unsigned wire;   /* as smd_comm_set_wire() takes it, on all nodes */
 	unsigned count;  /* that operations take turns over; 0: the pool was not reached */
 	unsigned held;   /* that have contexts */
 	unsigned turn;   /* of the next large operation */
@@ -33,7 +36,22 @@ struct smd_loops {
 /* One for each four processors that a rank has for itself (processors.h), 1 to 4. */
 unsigned smd_loops_default(unsigned processors);
 
-/* Finds out how many are wanted: SUMMAND_NCCL_LOOPS, or the default. 0, or -EINVAL with a text. */
+/* SUMMAND_NCCL_LOOPS; *wanted is 0 where it is not set. 0, or -EINVAL with a text. */
+int smd_loops_read(unsigned *wanted, struct smd_error *error);
+
+/* In which type SUMMAND_WIRE has all-reduces cross. Not in that where NCCL may give memory of GPUs,
+ * which is not narrowed: NCCL decides by GPU and card whose memory its buffers are, so nodes would
+ * send different types. */
+unsigned smd_loops_wire(const struct smd_config *config);
+
+/* Whether something crosses in fewer bytes. */
+bool smd_loops_narrow(unsigned wire);
+
+/* That sums are rounded, or why not, for who has set the variable for another program of the job;
+ * empty: it is not set. */
+void smd_loops_describe_wire(const struct smd_config *config, char *text, size_t size);
+
+/* Finds out how many are wanted: by that, or by the default. 0, or -EINVAL with a text. */
 int smd_loops_want(struct smd_loops *loops, unsigned nodes, struct smd_error *error);
 
 /*

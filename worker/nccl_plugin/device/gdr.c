@@ -11,14 +11,26 @@
 #include "worker/libsummand/device.h"
 #include "worker/nccl_plugin/abi/log.h"
 
+#define VARIABLE "SUMMAND_NCCL_GDR"
+
 /* Some GPU does not see what cards write until its driver is asked. */
 static bool flushes;
 
 static bool is_wanted(const char *how)
 {
-	const char *wanted = getenv("SUMMAND_NCCL_GDR");
+	const char *wanted = getenv(VARIABLE);
 
 	return wanted && strcmp(wanted, how) == 0;
+}
+
+int smd_gdr_read(struct smd_error *error)
+{
+	const char *text = getenv(VARIABLE);
+
+	if (!text || !*text || is_wanted("0") || is_wanted("1") || is_wanted("flush")) {
+		return 0;
+	}
+	return smd_error_set(error, EINVAL, VARIABLE ": must be 0, 1 or flush, got \"%s\"", text);
 }
 
 static int check_wanted(struct smd_error *error)

@@ -11,6 +11,9 @@
 #include "reduction_server/base/error.h"
 #include "worker/nccl_plugin/device/device.h"
 
+/* SUMMAND_NCCL_GDR is one of its values, or not set. 0, or -EINVAL with a text. */
+int smd_gdr_read(struct smd_error *error);
+
 /* 0, or -errno with the first reason why it may not. */
 int smd_gdr_check(const struct smd_nccl_device *devices, int ndevices, struct smd_error *error);
 

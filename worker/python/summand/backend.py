@@ -22,16 +22,19 @@ import torch
 import torch.distributed as dist
 
 from summand import device
-from summand.ddp import BYTES, DTYPES, Communicator, Context
+from summand.ddp import BYTES, DTYPES, Communicator, Context, names
 from summand.error import SummandError
 from summand.in_order import InOrder
 
 NAME = "summand"
 KEPT = 1000
 SMALL_BYTES = 4096
+LATE_S = 10  # a server names a rank that it has waited for so long (SMD_LATE_MOST_S)
 END_S = 30  # for what is in flight when a group is dropped
 OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.PRODUCT: "prod", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min",
        dist.ReduceOp.AVG: "avg"}
+BOOL_OPS = {"sum": "max", "max": "max", "prod": "min", "min": "min"}  # of its bytes, which are 0 or 1
+OTHER_OPS = {dist.ReduceOp.BAND: "band", dist.ReduceOp.BOR: "bor", dist.ReduceOp.BXOR: "bxor"}  # gloo's alone
 
 _context = None  # this process's place in the pool, of all groups
 _lock = threading.Lock()
@@ -45,18 +48,50 @@ def _shared_context():
         return _context[1]
 
 
-def _op_name(op):
+def _op_name(op, ops=OPS):
     # From torch 2 on it is an object that knows what it equals, which the constants do not.
-    return next((name for known, name in OPS.items() if op == known), None)
+    return next((name for known, name in ops.items() if op == known), None)
+
+
+def _op_on(tensor, op):
+    """The name of Summand's reduction that does it to this tensor, which for bool is one of its bytes; None: there is none."""
+    name = _op_name(op)
+    if tensor.layout != torch.strided:
+        return None
+    return BOOL_OPS.get(name) if tensor.dtype == torch.bool else name if tensor.dtype in DTYPES else None
+
+
+def _check_type(what, tensor, op):
+    """Of what Summand does not reduce: gloo has no more types, and its error names none."""
+    if tensor.layout == torch.strided and tensor.dtype != torch.bool and tensor.dtype not in DTYPES:
+        use = "use torch.view_as_real() of it" if tensor.is_complex() else "convert it with Tensor.to()"
+        raise SummandError(0, f"{what}: the type must be one of {names(DTYPES)}, bool, got {names([tensor.dtype])}; {use}")
+    if tensor.dtype == torch.bool and _op_name(op) == "avg":
+        raise SummandError(0, f"{what}: the reduction of bool must be one of {names(BOOL_OPS)}, got avg; convert it with "
+                              "Tensor.to()")
 
 
 def _moved(tensor):
-    """What is only moved may be of any type."""
+    """What is only moved may be of any type, and bool is reduced as bytes."""
     return tensor if tensor.dtype in DTYPES else tensor.reshape(-1).view(BYTES)
 
 
-def _takes(tensor):
-    return tensor.layout == torch.strided and tensor.dtype in DTYPES
+def _plain(tensor):
+    """With no bit beside its memory that conjugates or negates what is there."""
+    return tensor.resolve_conj().resolve_neg()
+
+
+def _in_one_piece(tensor):
+    return _plain(tensor.contiguous())
+
+
+def _on_host(tensor):
+    return _plain(tensor.cpu())
+
+
+def _on_host_without_bool(tensor):
+    host = _on_host(tensor)
+    return host.to(BYTES) if host.dtype == torch.bool else host
 
 
 class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
@@ -115,7 +150,8 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         limit = timeout.total_seconds() if timeout else self._limit  # torch passes 0 where its caller gave none
         if not self._over.wait(limit):
             raise SummandError(errno.ETIMEDOUT, f"backend {NAME}: an operation must be done within the timeout of {limit:g} s, got "
-                                                "none; the log says which rank is late")
+                                                f"none. The log names a rank that is {LATE_S} s late. The operation goes on, and "
+                                                "may still write its tensors")
         try:
             (self._shown or self._future).wait()
         finally:
@@ -254,24 +290,25 @@ class SummandProcessGroup(dist.ProcessGroup):
     # ---- operations through the servers ----
 
     def allreduce(self, tensors, opts=None):
-        op = _op_name(opts.reduceOp if opts else dist.ReduceOp.SUM)
-        if not self._is_ours(tensors, op):
+        op = opts.reduceOp if opts else dist.ReduceOp.SUM
+        if not self._is_ours("all_reduce", tensors, op):
             return self._copied(lambda *ours: self._gloo.allreduce(list(ours), opts if opts else dist.AllreduceOptions()),
-                                tensors, tensors)
-        return self._start(tensors, lambda each: self._communicator.all_reduce_start(each, op))
+                                tensors, tensors, _on_host_without_bool)
+        return self._start(tensors, lambda each: self._communicator.all_reduce_start(_moved(each), _op_on(each, op)))
 
     def allreduce_coalesced(self, tensors, opts=None):
-        op = _op_name(opts.reduceOp if opts else dist.ReduceOp.SUM)
-        if not self._is_ours(tensors, op):
-            return self._copied(lambda *ours: self._gloo.allreduce_coalesced(list(ours), opts), tensors, tensors)
-        return self._start(tensors, lambda each: self._communicator.all_reduce_start(each, op))
+        op = opts.reduceOp if opts else dist.ReduceOp.SUM
+        if not self._is_ours("all_reduce_coalesced", tensors, op):
+            return self._copied(lambda *ours: self._gloo.allreduce_coalesced(list(ours), opts), tensors, tensors,
+                                _on_host_without_bool)
+        return self._start(tensors, lambda each: self._communicator.all_reduce_start(_moved(each), _op_on(each, op)))
 
     def reduce(self, tensors, opts):
-        op = _op_name(opts.reduceOp)
-        if not self._is_ours(tensors, op):
+        op = opts.reduceOp
+        if not self._is_ours("reduce", tensors, op):
             return self._copied(lambda *ours: self._gloo.reduce(list(ours), opts), tensors,
-                                tensors if self.rank() == opts.rootRank else [])
-        return self._start(tensors, lambda each: self._communicator.reduce_start(each, opts.rootRank, op),
+                                tensors if self.rank() == opts.rootRank else [], _on_host_without_bool)
+        return self._start(tensors, lambda each: self._communicator.reduce_start(_moved(each), opts.rootRank, _op_on(each, op)),
                            changes=self.rank() == opts.rootRank)
 
     def broadcast(self, tensors, opts):
@@ -324,16 +361,21 @@ class SummandProcessGroup(dist.ProcessGroup):
 
     def _scatter_parts(self, outputs, inputs, opts):
         """inputs: of each output, of each rank its part."""
-        op = _op_name(opts.reduceOp if opts else dist.ReduceOp.SUM)
+        op = opts.reduceOp if opts else dist.ReduceOp.SUM
         flat = [part for parts in inputs for part in parts]
-        if not self._is_ours(flat + outputs, op):
-            raise SummandError(0, f"reduce_scatter: must be of a type and reduction that {NAME} has, got {flat[0].dtype} "
-                                  f"and {opts.reduceOp if opts else 'sum'}")
+        if not self._is_ours("reduce_scatter", flat + outputs, op):
+            raise SummandError(0, f"reduce_scatter: the reduction must be one of {names(OPS.values())} of dense tensors, got "
+                                  f"{_op_name(op, {**OPS, **OTHER_OPS}) or op} of {names({each.layout for each in flat + outputs})}")
         roots = iter(list(range(self.size())) * len(outputs))
-        mine = [output if output.is_contiguous() else output.contiguous() for output in outputs]
+        mine = [_in_one_piece(output) for output in outputs]
         places = iter([mine[i] if root == self.rank() else None for i in range(len(outputs)) for root in range(self.size())])
-        return self._start(flat, lambda each: self._communicator.reduce_start(each, next(roots), op, out=next(places)),
-                           changes=list(zip(outputs, mine)), result=outputs)
+
+        def start(each):
+            place = next(places)
+            return self._communicator.reduce_start(_moved(each), next(roots), _op_on(each, op),
+                                                   out=None if place is None else _moved(place))
+
+        return self._start(flat, start, changes=list(zip(outputs, mine)), result=outputs)
 
     # ---- operations beside them ----
 
@@ -367,6 +409,7 @@ class SummandProcessGroup(dist.ProcessGroup):
     def recv_anysource(self, tensors, tag):
         return self._copied(lambda *ours: self._gloo.recv_anysource(list(ours), tag), tensors, tensors)
 
+    # Where a group has gloo's name, as in torch's own tests; of others torch says that they have none.
     def monitored_barrier(self, *arguments, **named):
         return self._gloo.monitored_barrier(*arguments, **named)
 
@@ -384,16 +427,21 @@ class SummandProcessGroup(dist.ProcessGroup):
             if tensor.device.type not in device.KINDS:
                 raise SummandError(0, f"backend {NAME}: tensors must be on the CPU or a CUDA device, got one on {tensor.device}")
 
-    def _is_ours(self, tensors, op):
+    def _is_ours(self, what, tensors, op):
+        """Whether the servers do that to them; else gloo may, but not if it has no such type."""
         self._check_devices(tensors)
-        return op is not None and all(_takes(tensor) for tensor in tensors)
+        if all(_op_on(tensor, op) for tensor in tensors):
+            return True
+        for tensor in tensors:
+            _check_type(what, tensor, op)
+        return False
 
-    def _copied(self, start, tensors, changes):
-        """An operation of gloo's, on copies where it does not know the device."""
+    def _copied(self, start, tensors, changes, copy=_on_host):
+        """An operation of gloo's, on copies where it does not know the device, or how the tensor is in its memory."""
         self._check_devices(tensors)
-        if all(tensor.device.type == "cpu" for tensor in tensors):
+        copies = [copy(tensor) for tensor in tensors]
+        if all(ours is tensor for ours, tensor in zip(copies, tensors)):
             return start(*tensors)
-        copies = [tensor.cpu() for tensor in tensors]
         changed = {id(tensor) for tensor in changes}
         return self._copied_back(start(*copies), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
 
@@ -412,10 +460,11 @@ class SummandProcessGroup(dist.ProcessGroup):
         return work
 
     def _start(self, tensors, start, changes=True, result=None):
-        """Starts one operation for each tensor. One that is not contiguous has a copy of its own in its place, which is copied
-        back if the operation changes it; or `changes` are pairs of what is to be written and from where."""
+        """Starts one operation for each tensor. One that is not contiguous, or is conjugated or negated by a bit beside its
+        memory, has a copy of its own in its place, which is copied back if the operation changes it; or `changes` are pairs of
+        what is to be written and from where."""
         result = tensors if result is None else result
-        copies = [tensor if tensor.is_contiguous() else tensor.contiguous() for tensor in tensors]
+        copies = [_in_one_piece(tensor) for tensor in tensors]
         requests = [start(copy) for copy in copies]
         work = _Work(device.future(tensors), result, self._kept, self._limit)
         pairs = list(zip(tensors, copies)) if changes is True else (changes or [])

@@ -187,7 +187,7 @@ class Communicator:
 
     def __init__(self, context, group="default", rank=None, size=None, wire=None):
         if wire is not None and wire not in WIRES:
-            raise SummandError(0, f"group {group}: wire must be one of {_names(WIRES)}, got {wire!r}")
+            raise SummandError(0, f"group {group}: wire must be one of {names(WIRES)}, got {wire!r}")
         if rank is None or size is None:
             rank, size = job_rank()
         self.group, self.rank, self.size = group, rank, size
@@ -213,7 +213,7 @@ class Communicator:
             raise SummandError(0, f"group {self.group}: a tensor must be dense, contiguous and on the CPU or a CUDA device, got "
                                   f"{tensor.layout} with strides {_strides(tensor)} on {tensor.device}")
         if tensor.dtype not in DTYPES:
-            raise SummandError(0, f"group {self.group}: the type must be one of {_names(DTYPES)}, got {tensor.dtype}")
+            raise SummandError(0, f"group {self.group}: the type must be one of {names(DTYPES)}, got {tensor.dtype}")
         stream = device.stream(tensor)
         if stream is not None:
             _lib().smd_comm_set_stream(self._open(), stream)
@@ -224,7 +224,7 @@ class Communicator:
         send, count, dtype = self._buffer(tensor)
         recv = self._buffer(out)[0]
         if op not in OPS:
-            raise SummandError(0, f"group {self.group}: the operation must be one of {_names(OPS)}, got {op!r}")
+            raise SummandError(0, f"group {self.group}: the operation must be one of {names(OPS)}, got {op!r}")
         if out.dtype != tensor.dtype or out.numel() != tensor.numel():
             raise SummandError(0, f"group {self.group}: out must have {tensor.numel()} elements of {tensor.dtype}, got "
                                   f"{out.numel()} of {out.dtype}")
@@ -320,7 +320,7 @@ def _strides(tensor):
     return tuple(tensor.stride()) if tensor.layout == torch.strided else None
 
 
-def _names(table):
+def names(table):
     return ", ".join(str(key).replace("torch.", "") for key in table)
 
 
