@@ -77,8 +77,8 @@
  *   SUMMAND_WIRE               bf16 or fp16: all-reduces of float32 in host memory send two bytes
  *                              an element (smd_comm_set_wire()); the same on all ranks. float32
  *                              (default)
- *   SUMMAND_ZERO_BLOCKS        on: blocks of 4 KiB of zeros do not cross TCP; off (default): they
- *                              do
+ *   SUMMAND_ZERO_BLOCKS        on (default without SUMMAND_TLS): blocks of 4 KiB of zeros do not
+ *                              cross TCP; off: they do
  *   SUMMAND_LOG                error, warn (default), info, debug
  */
 #ifndef SUMMAND_H

@@ -424,7 +424,7 @@ int smd_peer_create(
 	peer->lane = lane;
 	peer->hello = handshake->hello;
 	if (peer->hello.flags & SMD_HELLO_ZEROS) {
-		ret = smd_lane_skip_zeros(lane, shard->config.welcome.chunk_bytes);
+		ret = smd_lane_skip_zeros(lane, shard->config.welcome.chunk_bytes, false);
 	}
 	ret = ret ? ret : smd_lane_attach(lane, shard->base, &peer_callbacks, peer);
 	if (ret) {

@@ -343,10 +343,11 @@ struct smd_transport_ops {
 	void (*limit_unsent)(struct smd_lane *lane, uint32_t bytes);
 	/*
 	 * From now on blocks of zeros of elements, in payloads of at most `largest` bytes, do not
-	 * cross (wire/zeros.h): the other end has said that it fills them in, as this one does. 0
-	 * or -ENOMEM. NULL operation: all of a payload crosses.
+	 * cross (wire/zeros.h): the other end has said that it fills them in, as this one does.
+	 * `careful`: payloads that this end sends may be in memory that has holes, which must cost
+	 * no more than the lane. 0 or -ENOMEM. NULL operation: all of a payload crosses.
 	 */
-	int (*skip_zeros)(struct smd_lane *lane, uint32_t largest);
+	int (*skip_zeros)(struct smd_lane *lane, uint32_t largest, bool careful);
 	/* The rest of the payload that is being received goes to `payload` instead. */
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
@@ -611,9 +612,9 @@ static inline void smd_lane_limit_unsent(struct smd_lane *lane, uint32_t bytes)
 	}
 }
 
-static inline int smd_lane_skip_zeros(struct smd_lane *lane, uint32_t largest)
+static inline int smd_lane_skip_zeros(struct smd_lane *lane, uint32_t largest, bool careful)
 {
-	return lane->ops->skip_zeros ? lane->ops->skip_zeros(lane, largest) : 0;
+	return lane->ops->skip_zeros ? lane->ops->skip_zeros(lane, largest, careful) : 0;
 }
 
 static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)

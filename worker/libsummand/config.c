@@ -207,12 +207,15 @@ static int read_wire(unsigned *out, struct smd_error *error)
 	return 0;
 }
 
-static int read_zero_blocks(bool *skipped, struct smd_error *error)
+/* How much was left out shows in the length of what is encrypted: there it must be asked for. */
+static int read_zero_blocks(struct smd_config *config, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_ZERO_BLOCKS");
+	bool given = text && *text;
 
-	*skipped = text && strcmp(text, "on") == 0;
-	if (text && *text && !*skipped && strcmp(text, "off") != 0) {
+	config->zeros_asked = given && strcmp(text, "on") == 0;
+	config->zeros_skipped = config->zeros_asked || (!given && !config->encrypt);
+	if (given && !config->zeros_asked && strcmp(text, "off") != 0) {
 		return smd_error_set(
 			error, EINVAL, "SUMMAND_ZERO_BLOCKS: must be on or off, got \"%s\"", text);
 	}
@@ -478,7 +481,7 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 		ret = read_wire(&config->wire_dtype, error);
 	}
 	if (ret == 0) {
-		ret = read_zero_blocks(&config->zeros_skipped, error);
+		ret = read_zero_blocks(config, error);
 	}
 	config->ninitial = config->nservers;
 	if (ret == 0 && *first_of(NULL, "SUMMAND_SERVERS_FILE", "")) {

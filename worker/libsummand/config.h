@@ -42,7 +42,8 @@ struct smd_config {
 	bool poll;
 	bool near_card;      /* the progress thread runs near the card to the first server */
 	unsigned wire_dtype; /* SUMMAND_WIRE */
-	bool zeros_skipped;  /* blocks of zeros are not sent, SUMMAND_ZERO_BLOCKS */
+	bool zeros_skipped;  /* blocks of zeros are not sent, SUMMAND_ZERO_BLOCKS; */
+	bool zeros_asked;    /* the user has said so */
 	bool zeros_told;     /* it was said that some lanes send them all the same */
 	bool declared_rates; /* weights and chunks stay as servers have declared */
 };

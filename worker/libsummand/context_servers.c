@@ -44,7 +44,7 @@ static void context_take_back(struct smd_context *context, struct smd_remote *re
 /* Who has set it would else look for its effect in vain. Once, and not for each lane. */
 static void context_tell_zeros(struct smd_config *config, const struct smd_remote *remote)
 {
-	if (config->zeros_skipped && !config->zeros_told && !remote->lane->ops->skip_zeros) {
+	if (config->zeros_asked && !config->zeros_told && !remote->lane->ops->skip_zeros) {
 		config->zeros_told = true;
 		smd_log(SMD_LOG_INFO, "libsummand",
 			"SUMMAND_ZERO_BLOCKS has no effect on lanes over %s: blocks of zeros are "

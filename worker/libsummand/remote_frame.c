@@ -151,7 +151,7 @@ static int remote_on_welcome(
 	}
 	if (smd_remote_watch(remote) ||
 		(remote->owner->config->zeros_skipped &&
-			smd_lane_skip_zeros(remote->lane, welcome.chunk_bytes))) {
+			smd_lane_skip_zeros(remote->lane, welcome.chunk_bytes, true))) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
 	smd_turns_pace(&remote->turns, welcome.weight);

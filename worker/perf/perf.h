@@ -82,7 +82,7 @@ int perf_run_rank(const struct perf_settings *settings, struct smd_error *error)
 /* Starts servers and ranks on this machine. Returns the exit code. */
 int perf_run_local(const struct perf_settings *settings, struct smd_error *error);
 
-/* What so many elements are sent as: a few float32 as they are, whatever `wire` is. So ranks that
+/* What so many elements are sent as: a few elements as they are, whatever `wire` is. So ranks that
  * differ in that agree on it, or the server refuses them. */
 unsigned perf_sent_as(unsigned dtype, unsigned wire, size_t count);
 

@@ -16,7 +16,7 @@ static double busbw(const struct perf_settings *settings, const struct perf_row 
 	return algbw(row) * 2 * (settings->nranks - 1) / settings->nranks;
 }
 
-/* "float32", or "float32 as bf16". */
+/* A name, or one and what it is sent as: "x as bf16". */
 struct type_text {
 	char text[24];
 };

@@ -5,7 +5,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-int smd_tcp_skip_zeros(struct smd_lane *lane, uint32_t largest)
+#include "reduction_server/base/peek.h"
+
+#define PLACES      4u
+#define PLACE_BYTES 64u
+/* So many payloads at most are let pass: behind one of which no place is zeros, which costs a
+ * microsecond; and behind one all of whose pages were looked at for little. */
+#define PAUSE_DENSE 7u
+#define PAUSE_VAIN  63u
+#define LITTLE      8u /* one of so many blocks */
+
+int smd_tcp_skip_zeros(struct smd_lane *lane, uint32_t largest, bool careful)
 {
 	struct tcp_lane *tcp = (struct tcp_lane *)lane;
 	uint32_t room = smd_zero_map_bytes(largest);
@@ -17,6 +27,7 @@ int smd_tcp_skip_zeros(struct smd_lane *lane, uint32_t largest)
 		return -ENOMEM;
 	}
 	tcp->zeros->room = room;
+	tcp->zeros->careful = careful;
 	tcp->zeros->rx_map = tcp->zeros->tx_frame + SMD_FRAME_SIZE + room;
 	return 0;
 }
@@ -33,9 +44,71 @@ static void zeros_announce(struct tcp_zeros *zeros, struct smd_send *send)
 	zeros->tx_said = 0;
 }
 
+/* ---- of memory that may have holes ---- */
+
+static void zeros_pause(struct tcp_zeros *zeros, uint32_t most)
+{
+	uint32_t pause = 2 * zeros->pause + 1;
+
+	zeros->pause = pause < most ? pause : most;
+	zeros->rest = zeros->pause;
+}
+
+/* The beginnings of some blocks, from the first to the last. */
+static bool some_place_is_zeros(const uint8_t *payload, uint32_t length)
+{
+	static const uint8_t zeros[PLACE_BYTES];
+	const uint32_t last = (length - PLACE_BYTES) / SMD_ZERO_BLOCK;
+	struct iovec from[PLACES];
+	uint8_t to[PLACES][PLACE_BYTES];
+
+	for (uint32_t i = 0; i < PLACES; i++) {
+		uint32_t block = (uint32_t)((uint64_t)last * i / (PLACES - 1));
+
+		from[i].iov_base = (void *)(uintptr_t)(payload + (size_t)block * SMD_ZERO_BLOCK);
+		from[i].iov_len = PLACE_BYTES;
+	}
+	if (!smd_peek(from, PLACES, to, sizeof(to))) {
+		return false;
+	}
+	for (uint32_t i = 0; i < PLACES; i++) {
+		if (memcmp(to[i], zeros, PLACE_BYTES) == 0) {
+			return true;
+		}
+	}
+	return false;
+}
+
+static bool zeros_may_look(struct tcp_zeros *zeros, const struct smd_send *send)
+{
+	if (!zeros->careful) {
+		return true;
+	}
+	if (zeros->rest) {
+		zeros->rest--;
+		return false;
+	}
+	if (some_place_is_zeros(send->payload, send->length) &&
+		smd_peek_pages(send->payload, send->length)) {
+		return true;
+	}
+	zeros_pause(zeros, PAUSE_DENSE);
+	return false;
+}
+
+static void zeros_looked(struct tcp_zeros *zeros, const struct smd_send *send, unsigned found)
+{
+	if (zeros->careful && found < send->length / SMD_ZERO_BLOCK / LITTLE) {
+		zeros_pause(zeros, PAUSE_VAIN);
+	} else {
+		zeros->pause = 0;
+	}
+}
+
 bool smd_tcp_zeros_look(struct tcp_lane *tcp, struct smd_send *send)
 {
 	struct tcp_zeros *zeros = tcp->zeros;
+	unsigned found;
 
 	if (!zeros || !send->elements || send->looked || send->length < SMD_ZERO_BLOCK ||
 		smd_zero_map_bytes(send->length) > zeros->room) {
@@ -45,8 +118,13 @@ bool smd_tcp_zeros_look(struct tcp_lane *tcp, struct smd_send *send)
 		return false;
 	}
 	send->looked = true;
-	if (smd_zero_map_find(&zeros->search, send->payload, send->length,
-		    zeros->tx_frame + SMD_FRAME_SIZE)) {
+	if (!zeros_may_look(zeros, send)) {
+		return true;
+	}
+	found = smd_zero_map_find(
+		&zeros->search, send->payload, send->length, zeros->tx_frame + SMD_FRAME_SIZE);
+	zeros_looked(zeros, send, found);
+	if (found) {
 		zeros_announce(zeros, send);
 	}
 	return true;

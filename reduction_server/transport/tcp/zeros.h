@@ -5,6 +5,10 @@
  * A frame of elements that has some is sent behind a frame ZEROS with their map, and without them.
  * A lane has one such frame at a time in each direction; in the queue, others wait for it to leave.
  * What has been sent or received of a payload is counted with its zeros.
+ *
+ * A careful lane lets the kernel look first, at a few places of a payload, since a caller's buffer
+ * may have a hole: if a place is zeros, at each page. Where it finds none it lets some payloads
+ * pass.
  */
 #ifndef SMD_TRANSPORT_TCP_ZEROS_H
 #define SMD_TRANSPORT_TCP_ZEROS_H
@@ -15,6 +19,9 @@
 struct tcp_zeros {
 	uint32_t room; /* bytes of each map */
 	struct smd_zero_search search;
+	bool careful;        /* payloads are in memory that may have holes */
+	uint32_t pause;      /* so many payloads were not looked at, the last time; */
+	uint32_t rest;       /* and so many more are not */
 	struct smd_send *tx; /* whose map it is; NULL: nobody's */
 	uint32_t tx_said;    /* bytes of ZEROS that have left */
 	uint32_t rx_bytes;   /* of the map that has come for the next frame; 0: none has */
@@ -24,7 +31,7 @@ struct tcp_zeros {
 	uint8_t tx_frame[]; /* ZEROS, as it is sent; rx_map lies behind it */
 };
 
-int smd_tcp_skip_zeros(struct smd_lane *lane, uint32_t largest);
+int smd_tcp_skip_zeros(struct smd_lane *lane, uint32_t largest, bool careful);
 
 /* ---- sending ---- */
 

@@ -358,9 +358,11 @@ static void fault_limit_unsent(struct smd_lane *outer, uint32_t bytes)
 	}
 }
 
-static int fault_skip_zeros(struct smd_lane *outer, uint32_t largest)
+static int fault_skip_zeros(struct smd_lane *outer, uint32_t largest, bool careful)
 {
-	return fault_of(outer)->inner ? smd_lane_skip_zeros(fault_of(outer)->inner, largest) : 0;
+	return fault_of(outer)->inner
+		       ? smd_lane_skip_zeros(fault_of(outer)->inner, largest, careful)
+		       : 0;
 }
 
 static void fault_redirect(struct smd_lane *outer, void *payload)

@@ -373,11 +373,12 @@ static void loopback_cancel(struct smd_lane *lane, const void *owner)
 	(void)owner;
 }
 
-static int loopback_skip_zeros(struct smd_lane *lane, uint32_t largest)
+static int loopback_skip_zeros(struct smd_lane *lane, uint32_t largest, bool careful)
 {
 	struct loopback_lane *end = loopback_of(lane);
 
 	(void)largest;
+	(void)careful;
 	pthread_mutex_lock(&end->pipe->lock);
 	end->skips_zeros = true;
 	pthread_mutex_unlock(&end->pipe->lock);

@@ -114,7 +114,7 @@ static void test_hello(void **state)
 		0);
 	assert_int_equal(message.protocol, 9);
 	smd_agent_message_clear(&message);
-	refuse(SMD_AGENT_HELLO, "{\"protocol\": 2, \"version\": \"" SUMMAND_VERSION
+	refuse(SMD_AGENT_HELLO, "{\"protocol\": 3, \"version\": \"" SUMMAND_VERSION
 				"\", \"host\": 0, \"name\": \"n\"}");
 	refuse(SMD_AGENT_HELLO, "[]");
 }

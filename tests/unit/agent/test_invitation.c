@@ -34,7 +34,7 @@ static void write_text(const char *text)
 static void what_follows_is_left(void **state)
 {
 	const struct smd_invitation sent = {
-		.protocol = 2, .version = "0.1.0", .job = "17", .host = 3};
+		.protocol = SMD_AGENT_PROTOCOL, .version = "0.1.0", .job = "17", .host = 3};
 	char *line = smd_invitation_encode(&sent);
 	struct smd_invitation got;
 	struct smd_error error = {""};

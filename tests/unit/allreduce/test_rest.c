@@ -50,7 +50,7 @@ static long wake_ups(void)
 	return usage.ru_nvcsw;
 }
 
-struct rest {
+struct pause {
 	long most;  /* wake-ups that there may be, */
 	long woken; /* and that there were */
 };
@@ -61,21 +61,21 @@ static void work_and_rest(struct pool_rank *rank)
 
 	CHECK(smd_allreduce(rank->comm, values, values, 20000, SMD_FLOAT32, SMD_SUM) == 0);
 	if (rank->rank == 0) {
-		struct rest *rest = rank->argument;
+		struct pause *pause = rank->argument;
 
 		sleep(BEFORE_S);
-		rest->woken = rest->most + 1;
-		for (unsigned i = 0; i < TIMES && rest->woken > rest->most; i++) {
+		pause->woken = pause->most + 1;
+		for (unsigned i = 0; i < TIMES && pause->woken > pause->most; i++) {
 			long before = wake_ups();
 
 			usleep(REST_MS * 1000);
-			rest->woken = wake_ups() - before;
+			pause->woken = wake_ups() - before;
 		}
 	}
 	pthread_barrier_wait(&rested);
 }
 
-static void run(struct rest *rest, unsigned server_limit_ms)
+static void run(struct pause *pause, unsigned server_limit_ms)
 {
 	const struct smd_server_config configs[SERVERS] = {
 		{.shards = SHARDS - 1, .heartbeat_ms = server_limit_ms},
@@ -85,17 +85,17 @@ static void run(struct rest *rest, unsigned server_limit_ms)
 
 	pthread_barrier_init(&rested, NULL, RANKS);
 	pool_start(&pool, "tcp", SERVERS, configs);
-	pool_run(&pool, RANKS, "rest", work_and_rest, rest);
+	pool_run(&pool, RANKS, "rest", work_and_rest, pause);
 	pool_stop(&pool);
 	pthread_barrier_destroy(&rested);
-	print_message("%ld times in %d ms, %ld at most\n", rest->woken, REST_MS, rest->most);
-	assert_in_range(rest->woken, 1, rest->most);
+	print_message("%ld times in %d ms, %ld at most\n", pause->woken, REST_MS, pause->most);
+	assert_in_range(pause->woken, 1, pause->most);
 }
 
 /* Nobody asks whether the other lives. */
 static void nothing_but_looks_wakes_an_idle_job(void **state)
 {
-	struct rest rest = {
+	struct pause pause = {
 		.most = (RANKS + SHARDS + SERVERS) * LOOKS + THE_COUNTING,
 	};
 	char limit[16];
@@ -103,19 +103,19 @@ static void nothing_but_looks_wakes_an_idle_job(void **state)
 	(void)state;
 	snprintf(limit, sizeof(limit), "%d", LONG_S);
 	setenv("SUMMAND_HEARTBEAT_LIMIT", limit, 1);
-	run(&rest, LONG_S * 1000);
+	run(&pause, LONG_S * 1000);
 }
 
 static void heartbeats_do_as_often_as_they_must(void **state)
 {
-	struct rest rest = {
+	struct pause pause = {
 		.most = RANKS * OF_A_RANK + SHARDS * OF_A_SHARD + SERVERS * OF_ACCEPTING +
 			THE_COUNTING,
 	};
 
 	(void)state;
 	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
-	run(&rest, 0);
+	run(&pause, 0);
 }
 
 int main(void)

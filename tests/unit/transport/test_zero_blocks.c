@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -96,24 +97,28 @@ static void check_payload(struct end *end)
 	memset(end->room, 0xaa, ROOM);
 }
 
-static void agree(struct link *link)
+static void agree_on(struct link *link, bool careful)
 {
-	assert_int_equal(smd_lane_skip_zeros(link->near.lane, ROOM), 0);
-	assert_int_equal(smd_lane_skip_zeros(link->far.lane, ROOM), 0);
+	assert_int_equal(smd_lane_skip_zeros(link->near.lane, ROOM, careful), 0);
+	assert_int_equal(smd_lane_skip_zeros(link->far.lane, ROOM, careful), 0);
 	link->near.then = check_payload;
 	link->far.then = check_payload;
 	memset(link->near.room, 0xaa, ROOM);
 	memset(link->far.room, 0xaa, ROOM);
 }
 
-static void payloads_arrive_as_they_were(void **state)
+static void agree(struct link *link)
 {
-	struct link *link = *state;
+	agree_on(link, false);
+}
+
+static void assert_payloads_arrive(struct link *link, bool careful)
+{
 	struct parcel there[FRAMES];
 	struct parcel back[FRAMES];
 
 	link_open(link);
-	agree(link);
+	agree_on(link, careful);
 	for (unsigned i = 0; i < FRAMES; i++) {
 		parcel_give(&there[i], &link->near, i, length_of(i));
 		parcel_give(&back[i], &link->far, i + 5, length_of(i + 5));
@@ -129,6 +134,16 @@ static void payloads_arrive_as_they_were(void **state)
 	}
 	parcels_free(there, FRAMES);
 	parcels_free(back, FRAMES);
+}
+
+static void payloads_arrive_as_they_were(void **state)
+{
+	assert_payloads_arrive(*state, false);
+}
+
+static void payloads_of_careful_ends_arrive_as_they_were(void **state)
+{
+	assert_payloads_arrive(*state, true);
 }
 
 /* 64 KiB of zeros, and as much where every second block is some. */
@@ -155,6 +170,77 @@ static void zeros_do_not_cross(void **state)
 		assert_int_equal(link->far.lane->counts.bytes_received - received, rows[i].most);
 		parcels_free(&parcel, 1);
 	}
+}
+
+/* Bytes that a payload took. */
+static uint64_t send_one(struct link *link, uint64_t ordinal, uint32_t length)
+{
+	uint64_t before = link->near.lane->counts.bytes_sent;
+	unsigned frames = link->far.frames;
+	struct parcel parcel;
+
+	parcel_give(&parcel, &link->near, ordinal, length);
+	RUN_UNTIL(link, link->far.frames == frames + 1 && parcel.done);
+	parcels_free(&parcel, 1);
+	return link->near.lane->counts.bytes_sent - before;
+}
+
+/* It looks less and less often where there are none, and at each payload where there are some. */
+static void a_careful_lane_looks_where_zeros_are(void **state)
+{
+	enum { LENGTH = 16 * BLOCK, DENSE = 0, ALL = 1, NONE_AT_PLACES = 6, MANY = 200 };
+	const uint64_t left_out = 2 * SMD_FRAME_SIZE + 2;
+	const uint64_t whole = SMD_FRAME_SIZE + LENGTH;
+	struct link *link = *state;
+	unsigned passed = 0;
+
+	link_open(link);
+	agree_on(link, true);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(send_one(link, ALL, LENGTH), left_out);
+	}
+	for (int i = 0; i < MANY; i++) {
+		assert_int_equal(send_one(link, DENSE, LENGTH), whole);
+	}
+	while (send_one(link, ALL, LENGTH) == whole) {
+		passed++;
+	}
+	assert_in_range(passed, 1, 7);
+	for (int i = 0; i < 10; i++) {
+		assert_int_equal(send_one(link, ALL, LENGTH), left_out);
+	}
+	/* A block that none of the places is in is not seen. */
+	assert_int_equal(send_one(link, NONE_AT_PLACES, LENGTH), whole);
+}
+
+static void keep_error(struct smd_send *send, int err)
+{
+	*(int *)send->owner = err;
+}
+
+/* Who read it would be ended by a signal. */
+static void a_hole_costs_a_careful_lane_alone(void **state)
+{
+	enum { LENGTH = 32 * BLOCK };
+	struct link *link = *state;
+	struct smd_frame frame = {.kind = SMD_FRAME_INPUT};
+	uint8_t *memory =
+		mmap(NULL, LENGTH, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	int err = 1;
+	struct smd_send send = {.payload = memory,
+		.length = LENGTH,
+		.done = keep_error,
+		.owner = &err,
+		.elements = true};
+
+	assert_ptr_not_equal(memory, MAP_FAILED);
+	assert_int_equal(mprotect(memory + 17 * BLOCK, BLOCK, PROT_NONE), 0);
+	link_open(link);
+	agree_on(link, true);
+	smd_lane_send(link->near.lane, &frame, &send);
+	RUN_UNTIL(link, link->near.closed);
+	assert_int_equal(link->near.err, -EFAULT);
+	munmap(memory, LENGTH);
 }
 
 /* Of a payload that is not elements all is sent, and so is all where the ends have not agreed. */
@@ -270,7 +356,7 @@ static void a_payload_with_zeros_may_come_in_any_parts(void **state)
 	int fd = raw_connect(link);
 	size_t n = put_frames(bytes, map, 1, SMD_FRAME_RESULT, LENGTH);
 
-	assert_int_equal(smd_lane_skip_zeros(link->far.lane, ROOM), 0);
+	assert_int_equal(smd_lane_skip_zeros(link->far.lane, ROOM, false), 0);
 	memset(elsewhere, 0xaa, ROOM);
 	memset(first, 0xaa, ROOM);
 	memset(bytes + n, 7, (size_t)2 * BLOCK);
@@ -306,7 +392,7 @@ static void frames_of_zeros_may_come_together(void **state)
 	int fd = raw_connect(link);
 	size_t n = 0;
 
-	assert_int_equal(smd_lane_skip_zeros(link->far.lane, ROOM), 0);
+	assert_int_equal(smd_lane_skip_zeros(link->far.lane, ROOM, false), 0);
 	for (unsigned i = 0; i < MANY; i++) {
 		n += put_frames(bytes + n, map, 1, SMD_FRAME_INPUT, BLOCK + 1);
 	}
@@ -362,7 +448,7 @@ static void a_map_that_is_none_ends_the_lane(void **state)
 		link = link_state;
 		fd = raw_connect(link);
 		if (rows[i].agreed) {
-			assert_int_equal(smd_lane_skip_zeros(link->far.lane, 16 * BLOCK), 0);
+			assert_int_equal(smd_lane_skip_zeros(link->far.lane, 16 * BLOCK, false), 0);
 		}
 		assert_int_equal(write(fd, bytes, n), n);
 		RUN_UNTIL(link, link->far.closed);
@@ -391,6 +477,9 @@ int main(void)
 		ZEROS_TEST(a_frame_with_a_map_can_be_cancelled, "tls"),
 		ZEROS_TEST(last_words_arrive_behind_zeros, "tls"),
 #endif
+		ZEROS_TEST(payloads_of_careful_ends_arrive_as_they_were, "tcp"),
+		ZEROS_TEST(a_careful_lane_looks_where_zeros_are, "tcp"),
+		ZEROS_TEST(a_hole_costs_a_careful_lane_alone, "tcp"),
 		ZEROS_TEST(zeros_do_not_cross, "tcp"),
 		ZEROS_TEST(what_is_not_agreed_on_crosses, "tcp"),
 		ZEROS_TEST(a_frame_with_a_map_can_be_cancelled, "tcp"),
