@@ -2,32 +2,45 @@
 #include "reduction_server/base/peek.h"
 
 #include <stdint.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE_LEAST 4096u
+#define PAGES_MOST 1024u /* at a time */
+
+/* The main thread's number, which is the process's, names nothing once that thread has ended. */
+static pid_t own_number(void)
+{
+	return (pid_t)syscall(SYS_gettid);
+}
 
 bool smd_peek(const struct iovec *from, unsigned n, void *to, size_t bytes)
 {
 	const struct iovec into = {.iov_base = to, .iov_len = bytes};
 
-	return process_vm_readv(getpid(), &into, 1, from, n, 0) == (ssize_t)bytes;
+	return process_vm_readv(own_number(), &into, 1, from, n, 0) == (ssize_t)bytes;
 }
 
-bool smd_peek_pages(const void *memory, size_t bytes)
+bool smd_peek_works(void)
 {
-	const uint8_t *const end = (const uint8_t *)memory + bytes;
-	const uint8_t *at = memory;
-	struct iovec from[SMD_PEEK_MOST];
-	uint8_t to[SMD_PEEK_MOST];
+	uint8_t there = 1;
+	const struct iovec from = {.iov_base = &there, .iov_len = 1};
+	uint8_t got = 0;
 
-	while (at < end) {
-		unsigned n = 0;
+	return smd_peek(&from, 1, &got, 1) && got == 1;
+}
 
-		for (; n < SMD_PEEK_MOST && at < end; n++) {
-			from[n] = (struct iovec){.iov_base = (void *)(uintptr_t)at, .iov_len = 1};
-			at += PAGE_LEAST - (uintptr_t)at % PAGE_LEAST;
-		}
-		if (!smd_peek(from, n, to, n)) {
+bool smd_peek_is_mapped(const void *memory, size_t bytes)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t end = (uintptr_t)memory + bytes;
+	unsigned char resident[PAGES_MOST];
+
+	for (uintptr_t at = (uintptr_t)memory & ~(page - 1); at < end; at += PAGES_MOST * page) {
+		size_t left = end - at;
+		size_t most = PAGES_MOST * page;
+
+		if (mincore((void *)at, left < most ? left : most, resident)) {
 			return false;
 		}
 	}

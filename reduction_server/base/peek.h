@@ -9,13 +9,15 @@
 #include <stddef.h>
 #include <sys/uio.h>
 
-#define SMD_PEEK_MOST 256u
+/* Whether this kernel, and a container's filter, lets the process do that at all. */
+bool smd_peek_works(void);
 
-/* The n places, at most SMD_PEEK_MOST, into `to`, which has room for all. False: some cannot be
- * read, or this kernel, or a container's filter, has no process_vm_readv(). */
+/* The n places into `to`, which has room for all. False: some cannot be
+ * read. */
 bool smd_peek(const struct iovec *from, unsigned n, void *to, size_t bytes);
 
-/* Whether a byte of each page can be. 0.1 to 0.2 us for a page. */
-bool smd_peek_pages(const void *memory, size_t bytes);
+/* Whether all of it is mapped: no page is touched, and one may be such that it cannot be read. A
+ * microsecond, where to read a byte of each page takes 0.3 us for a page that is in no cache. */
+bool smd_peek_is_mapped(const void *memory, size_t bytes);
 
 #endif

@@ -12,6 +12,7 @@
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/parse.h"
+#include "reduction_server/base/peek.h"
 #include "reduction_server/base/token.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/heartbeat.h"
@@ -218,6 +219,12 @@ static int read_zero_blocks(struct smd_config *config, struct smd_error *error)
 	if (given && !config->zeros_asked && strcmp(text, "off") != 0) {
 		return smd_error_set(
 			error, EINVAL, "SUMMAND_ZERO_BLOCKS: must be on or off, got \"%s\"", text);
+	}
+	if (config->zeros_skipped && !smd_peek_works()) {
+		config->zeros_skipped = false;
+		smd_log(config->zeros_asked ? SMD_LOG_WARN : SMD_LOG_INFO, "libsummand",
+			"blocks of zeros cross like others: process_vm_readv() is not allowed "
+			"here");
 	}
 	return 0;
 }

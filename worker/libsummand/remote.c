@@ -239,7 +239,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	if (ret) {
 		remote->lane = NULL;
 		smd_remote_pair_end(remote);
-		if (of_carrier || !smd_remote_try_next(remote, ret, error.text)) {
+		if (of_carrier || !smd_remote_try_next(remote, ret, error.text, false)) {
 			remote_try_later(remote, ret, error.text);
 		}
 		return;
@@ -350,6 +350,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_remote *remote = owner;
 	bool carrier = remote_has_lost_carrier(remote);
+	bool offered = remote->pairs && remote->answered;
 	char what[SMD_ERROR_TEXT_MAX];
 
 	smd_remote_drop_lane(remote);
@@ -362,7 +363,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 	}
 	if (!remote->welcomed && err != -EPROTO) {
 		if (!remote->owner->failed &&
-			(carrier || !smd_remote_try_next(remote, err, reason))) {
+			(carrier || !smd_remote_try_next(remote, err, reason, offered))) {
 			remote_try_later(remote, err, reason);
 		}
 		return;
@@ -396,10 +397,6 @@ void smd_remote_wake(struct smd_remote *remote)
 
 void smd_remote_try_again(struct smd_remote *remote, unsigned after_ms)
 {
-	if (remote->shard == 0) { /* which is the first to be tried */
-		remote->target->transport = 0;
-		remote->target->vain = 0;
-	}
 	remote->abandoned = false;
 	remote->returns = false;
 	remote->welcomed = false;

@@ -9,6 +9,7 @@
 #include "worker/libsummand/remote_loss.h"
 #include "worker/libsummand/remote_pair.h"
 #include "worker/libsummand/remote_pulse.h"
+#include "worker/libsummand/remote_transport.h"
 
 /* ---- headers ---- */
 
@@ -160,7 +161,7 @@ static int remote_on_welcome(
 	remote->welcomed = true;
 	remote->others_run = frame->window & SMD_WELCOME_OTHERS;
 	remote->repeated = false;
-	remote->owner->config->used[remote->transport] = true;
+	smd_remote_transport_works(remote);
 	smd_remote_pair_end(remote);
 	remote_tell_transport(remote);
 	remote->owner->ops->on_welcomed(remote->owner, remote);

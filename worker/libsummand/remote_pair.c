@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <event2/event.h>
+#include <string.h>
 #include <sys/random.h>
 
 #include "reduction_server/base/clock.h"
@@ -16,6 +17,7 @@
 /* After that a server that has not said PAIR keeps nobody waiting: it is silent, or has many others
  * before this one. */
 #define SILENT_NS (2 * SMD_SECOND_NS)
+static const char waits_for_turn[] = "other lanes are still being made";
 
 static const struct smd_transport_ops *remote_wants(const struct smd_remote *remote)
 {
@@ -62,14 +64,15 @@ bool smd_remote_pair_begin(struct smd_remote *remote)
 	}
 	if (owner->npairing >= AT_ONCE) {
 		if (!remote->reason[0]) {
-			snprintf(remote->reason, sizeof(remote->reason),
-				"other lanes are still being made over %s",
-				remote_wants(remote)->name);
+			snprintf(remote->reason, sizeof(remote->reason), "%s", waits_for_turn);
 		}
 		(void)!getrandom(&jitter, sizeof(jitter), 0);
 		delay.tv_usec = WAIT_MS * 1000 + jitter * (WAIT_MS * 1000 / UINT8_MAX);
 		evtimer_add(remote->retry, &delay);
 		return false;
+	}
+	if (strcmp(remote->reason, waits_for_turn) == 0) {
+		remote->reason[0] = '\0';
 	}
 	remote->pairs = true;
 	remote->answered = false;

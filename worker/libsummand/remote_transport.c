@@ -30,14 +30,15 @@ unsigned smd_remote_first_transport(const struct smd_remote *remote)
 		remote->owner->config, remote->transport > from ? remote->transport : from);
 }
 
-/* The next transport must have its time too. Who connects later, to a server that is there again,
- * has all the time. */
-static bool owner_has_time(const struct smd_remote_owner *owner)
+/* The next transport must have its time too, which is short where a server is there again. */
+static bool remote_has_time(const struct smd_remote *remote)
 {
+	const struct smd_remote_owner *owner = remote->owner;
 	uint64_t now_ns = smd_clock_ns();
 
-	return now_ns >= owner->deadline_ns ||
-	       owner->deadline_ns - now_ns >= owner->connect_s * SMD_SECOND_NS / 2;
+	return !remote->target->reconnection.under_way &&
+	       (now_ns >= owner->deadline_ns ||
+		       owner->deadline_ns - now_ns >= owner->connect_s * SMD_SECOND_NS / 2);
 }
 
 /* A lane that goes another way stays there for as long as it lasts. */
@@ -48,7 +49,7 @@ static bool remote_repeats(struct smd_remote *remote, int err, const char *reaso
 
 	if (!smd_transport_error_passes(err) || smd_remote_connects_over(remote) == ops ||
 		remote->repeated || smd_remote_first_transport(remote) != remote->transport ||
-		!owner_has_time(remote->owner)) {
+		!remote_has_time(remote)) {
 		return false;
 	}
 	remote->repeated = true;
@@ -137,18 +138,30 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 	}
 	smd_target_name(target, server);
 	smd_log(SMD_LOG_WARN, "libsummand",
-		"lanes to %s go over %s: both ends have what %s needs, and nothing comes over it: "
-		"%s",
-		server, config->transports[next]->name, config->transports[tried]->name, reason);
+		"%slanes to %s go over %s: both ends have what %s needs, and %s: %s",
+		target_uses(target, tried) ? "other " : "", server, config->transports[next]->name,
+		config->transports[tried]->name,
+		target_uses(target, tried) ? "8 lanes could not be made over it"
+					   : "nothing comes over it",
+		reason);
 	if (++config->vain[tried] >= VAIN_SERVERS && !config->used[tried]) {
 		config->absent[tried] = true;
 		smd_log(SMD_LOG_WARN, "libsummand",
-			"so is it with %u servers: all lanes go over %s", config->vain[tried],
+			"nothing comes over %s from %u servers: lanes to all servers go over %s",
+			config->transports[tried]->name, config->vain[tried],
 			config->transports[next]->name);
 	}
 }
 
-bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason)
+void smd_remote_transport_works(struct smd_remote *remote)
+{
+	remote->owner->config->used[remote->transport] = true;
+	if (smd_transport_carrier(remote->lane->ops)) {
+		remote->target->vain = 0;
+	}
+}
+
+bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason, bool offered)
 {
 	struct smd_config *config = remote->owner->config;
 	unsigned next;
@@ -164,7 +177,7 @@ bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason)
 	if (err == -ENODEV && !config->had[remote->transport]) { /* nor will the other lanes */
 		config->absent[remote->transport] = true;
 	}
-	if (err == -ETIMEDOUT) {
+	if (err == -ETIMEDOUT && offered) {
 		remote_spare_others(remote, next, reason);
 	}
 	remote->transport = next;

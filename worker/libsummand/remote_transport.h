@@ -1,6 +1,7 @@
 /*
- * Which of the transports that may be used a remote's lane is tried over: the first of the list that is not
- * known to be nowhere, and that other lanes of its server were not in vain over.
+ * Which of the transports that may be used a remote's lane is tried over: the first of the list
+ * that is not known to be nowhere, and over which its server's lanes have not failed for want of an
+ * answer.
  *
  * All on the progress thread.
  */
@@ -14,8 +15,12 @@ unsigned smd_remote_first_transport(const struct smd_remote *remote);
 
 /*
  * The lane cannot be had over the transport that was tried: says why, and tries that once more, if
- * what happened passes, or the next one. False: there is none.
+ * what happened passes, or the next one. `offered`: both ends had made their halves of it. False:
+ * there is none.
  */
-bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason);
+bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason, bool offered);
+
+/* The shard has said WELCOME over it. */
+void smd_remote_transport_works(struct smd_remote *remote);
 
 #endif

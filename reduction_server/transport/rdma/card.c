@@ -328,7 +328,8 @@ static int card_explain(
 			wish->devices);
 	}
 	return smd_error_set(error, ENETUNREACH,
-		"the other end is on %s, and no device here is",
+		"the other end is on %s, and no device here is; SUMMAND_RDMA_DEVICE there may name "
+		"others",
 		wish->other && wish->other->ethernet ? "RoCE" : "InfiniBand");
 }
 

@@ -10,7 +10,7 @@
 #define PLACES      4u
 #define PLACE_BYTES 64u
 /* So many payloads at most are let pass: behind one of which no place is zeros, which costs a
- * microsecond; and behind one all of whose pages were looked at for little. */
+ * microsecond; and behind one all of which was looked at for little. */
 #define PAUSE_DENSE 7u
 #define PAUSE_VAIN  63u
 #define LITTLE      8u /* one of so many blocks */
@@ -89,7 +89,7 @@ static bool zeros_may_look(struct tcp_zeros *zeros, const struct smd_send *send)
 		return false;
 	}
 	if (some_place_is_zeros(send->payload, send->length) &&
-		smd_peek_pages(send->payload, send->length)) {
+		smd_peek_is_mapped(send->payload, send->length)) {
 		return true;
 	}
 	zeros_pause(zeros, PAUSE_DENSE);
@@ -98,7 +98,7 @@ static bool zeros_may_look(struct tcp_zeros *zeros, const struct smd_send *send)
 
 static void zeros_looked(struct tcp_zeros *zeros, const struct smd_send *send, unsigned found)
 {
-	if (zeros->careful && found < send->length / SMD_ZERO_BLOCK / LITTLE) {
+	if (zeros->careful && (uint64_t)found * LITTLE * SMD_ZERO_BLOCK < send->length) {
 		zeros_pause(zeros, PAUSE_VAIN);
 	} else {
 		zeros->pause = 0;

@@ -7,8 +7,8 @@
  * What has been sent or received of a payload is counted with its zeros.
  *
  * A careful lane lets the kernel look first, at a few places of a payload, since a caller's buffer
- * may have a hole: if a place is zeros, at each page. Where it finds none it lets some payloads
- * pass.
+ * may have a hole, and asks whether all of it is mapped. Where no place is zeros it lets some
+ * payloads pass.
  */
 #ifndef SMD_TRANSPORT_TCP_ZEROS_H
 #define SMD_TRANSPORT_TCP_ZEROS_H

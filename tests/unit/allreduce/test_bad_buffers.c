@@ -176,8 +176,9 @@ static void use_a_hole(struct pool_rank *rank)
 	float *holed = map(PROT_READ | PROT_WRITE);
 	int ret;
 
-	for (size_t i = 0; i < COUNT; i++) { /* zeros would be filled in by the processor */
+	for (size_t i = 0; i < COUNT; i++) { /* the processor looks at zeros, and fills them in */
 		good[i] = 1;
+		holed[i] = 1;
 	}
 	CHECK(smd_barrier(rank->comm) == 0); /* so that all have joined */
 	CHECK(mprotect((char *)holed + HOLE, PAGE, bad->protection) == 0);

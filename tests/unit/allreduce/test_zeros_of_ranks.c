@@ -228,7 +228,8 @@ static uint64_t bytes_of_a_tenth(smd_context *context, smd_comm *comm, int rank)
 	return after.bytes_sent - before.bytes_sent + after.bytes_received - before.bytes_received;
 }
 
-/* Each process says for itself: rank 1's lanes carry all, in both directions. */
+/* Each process says for itself: rank 1's lanes carry all, in both directions; rank 2 says nothing.
+ */
 static void choose(struct pool_rank *rank)
 {
 	smd_context *context = NULL;
@@ -238,7 +239,11 @@ static void choose(struct pool_rank *rank)
 	for (int r = 0; r < rank->nranks; r++) {
 		CHECK(smd_barrier(rank->comm) == 0);
 		if (rank->rank == r) {
-			setenv("SUMMAND_ZERO_BLOCKS", r == 1 ? "off" : "on", 1);
+			if (r == 2) {
+				unsetenv("SUMMAND_ZERO_BLOCKS");
+			} else {
+				setenv("SUMMAND_ZERO_BLOCKS", r == 1 ? "off" : "on", 1);
+			}
 			context = pool_context(rank->pool, r);
 		}
 	}
@@ -255,6 +260,42 @@ static void zeros_do_not_cross_where_a_process_wants_it(void **state)
 	run("tcp", choose);
 	setenv("SUMMAND_ZERO_BLOCKS", "on", 1);
 }
+
+#ifdef SMD_TLS
+/* How much was left out would show there: it must be asked for. */
+static void measure_encrypted(struct pool_rank *rank)
+{
+	uint64_t bytes = bytes_of_a_tenth(rank->context, rank->comm, rank->rank);
+	bool asked = getenv("SUMMAND_ZERO_BLOCKS") != NULL;
+
+	CHECK(asked ? bytes < 2 * BYTES / 5 : bytes > 2 * BYTES);
+}
+
+static void over_tls_they_cross_unless_asked_for(void **state)
+{
+	static char every[] = "token";
+	static struct smd_tokens tokens = {.every = every};
+	const struct smd_server_config config = {.shards = 1, .tokens = &tokens, .encrypt = true};
+	char path[] = "/tmp/summand-token-XXXXXX";
+	int fd = mkstemp(path);
+	struct pool pool;
+
+	(void)state;
+	assert_int_equal(write(fd, every, strlen(every)), strlen(every));
+	close(fd);
+	setenv("SUMMAND_TOKEN_FILE", path, 1);
+	setenv("SUMMAND_TLS", "1", 1);
+	pool_start(&pool, "tcp", 1, &config);
+	pool_run(&pool, RANKS, "asked", measure_encrypted, NULL);
+	unsetenv("SUMMAND_ZERO_BLOCKS");
+	pool_run(&pool, RANKS, "not asked", measure_encrypted, NULL);
+	setenv("SUMMAND_ZERO_BLOCKS", "on", 1);
+	pool_stop(&pool);
+	unsetenv("SUMMAND_TLS");
+	unsetenv("SUMMAND_TOKEN_FILE");
+	unlink(path);
+}
+#endif
 
 static void do_nothing(struct pool_rank *rank)
 {
@@ -396,6 +437,9 @@ int main(void)
 		cmocka_unit_test(every_type_and_reduction_has_its_bits),
 		cmocka_unit_test(reduce_and_broadcast_do_too),
 		cmocka_unit_test(zeros_do_not_cross_where_a_process_wants_it),
+#ifdef SMD_TLS
+		cmocka_unit_test(over_tls_they_cross_unless_asked_for),
+#endif
 		cmocka_unit_test(the_variable_is_on_or_off),
 		cmocka_unit_test(a_lost_server_changes_no_bit),
 		cmocka_unit_test(where_it_has_no_effect_is_said),
