@@ -11,6 +11,7 @@
 
 /* Measured, with specs/design/performance.md: */
 #define CHUNK_LEAST_BYTES 16384u       /* below, a chunk costs more in calls than in bytes */
+#define CHUNK_ALONE_BYTES 65536u       /* what is no more than that of a shard's is one */
 #define CHUNK_LEAST_US    32u          /* the same, for what is that short on the wire */
 #define CHUNK_MOST_US     512u         /* a longer one delays what comes after it */
 #define CHUNK_COST_US     16u          /* what a chunk costs beyond its bytes, about */
@@ -292,6 +293,9 @@ static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes, in
 
 	least = clamp(least, CHUNK_LEAST_BYTES, most);
 	longest = clamp(longest, least, most);
+	if (per_shard <= CHUNK_ALONE_BYTES) {
+		least = clamp(per_shard, least, longest);
+	}
 	best = clamp(square_root(per_shard * clamp(cost, 1, most)), least, longest);
 	best = deal->pipelined ? clamp(per_shard, best, best << PIPELINED_SCALE) : best;
 	return clamp(scale < 0 ? best >> -scale : best << scale,
@@ -324,6 +328,8 @@ size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t
 			rounds++;
 		}
 		chunk = (bytes + rounds * deal->length - 1) / (rounds * deal->length);
+	} else if (nchunks > 1) { /* the longest decides */
+		chunk = (bytes + nchunks - 1) / nchunks;
 	}
 	chunk = (chunk + 63) / 64 * 64; /* chunks begin on cache lines of an aligned buffer */
 	return clamp(chunk, size, deal->chunk_bytes) / size;

@@ -349,13 +349,35 @@ static void larger_operations_get_larger_chunks(void **state)
 	size_t before = 0;
 
 	(void)state;
-	for (size_t bytes = 64 << 10; bytes <= 1 << 26; bytes *= 4) {
+	for (size_t bytes = 1 << 20; bytes <= 1 << 26; bytes *= 4) {
 		size_t chunk = chunk_bytes_of(1000, 4, bytes);
 
 		assert_true(chunk >= before);
 		before = chunk;
 	}
-	assert_true(before > chunk_bytes_of(1000, 4, 64 << 10));
+	assert_true(before > chunk_bytes_of(1000, 4, 1 << 20));
+}
+
+/* At 10 Gbit/s one has 40,000 bytes at the least, and the longer of two would decide. */
+static void few_chunks_are_equal(void **state)
+{
+	(void)state;
+	assert_int_equal(chunk_bytes_of(10000, 4, 64 << 10), 32 << 10);
+	assert_int_equal(chunk_bytes_of(10000, 4, 128 << 10), 32 << 10);
+	assert_int_equal(chunk_bytes_of(10000, 4, 32 << 10), 40000);
+}
+
+/* Results leave in pieces while a chunk still comes in, so that a second one would be but more
+ * messages. */
+static void a_shard_with_little_gets_it_in_one(void **state)
+{
+	(void)state;
+	assert_int_equal(chunk_bytes_of(1000, 4, 64 << 10), 16 << 10);
+	assert_int_equal(chunk_bytes_of(1000, 4, 128 << 10), 32 << 10);
+	assert_int_equal(chunk_bytes_of(10000, 4, 256 << 10), 64 << 10);
+	assert_in_range(chunk_bytes_of(10000, 4, 320 << 10), 32 << 10, 48 << 10);
+	/* Where it would be long on the wire it is not. */
+	assert_int_equal(chunk_bytes_of(200, 4, 256 << 10), 16 << 10);
 }
 
 /* Otherwise one shard would have more to do than another of the same bandwidth. */
@@ -492,6 +514,8 @@ int main(void)
 		cmocka_unit_test(chunks_have_bounds),
 		cmocka_unit_test(faster_servers_get_larger_chunks),
 		cmocka_unit_test(larger_operations_get_larger_chunks),
+		cmocka_unit_test(few_chunks_are_equal),
+		cmocka_unit_test(a_shard_with_little_gets_it_in_one),
 		cmocka_unit_test(large_operations_are_cut_into_whole_rounds),
 		cmocka_unit_test(small_servers_get_small_chunks),
 		cmocka_unit_test(chunks_of_many_operations_at_once_are_larger),
