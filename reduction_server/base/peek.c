@@ -27,7 +27,7 @@ bool smd_peek_works(void)
 	const struct iovec from = {.iov_base = &there, .iov_len = 1};
 	uint8_t got = 0;
 
-	return smd_peek(&from, 1, &got, 1) && got == 1;
+	return smd_peek(&from, 1, &got, 1) && got == 1 && smd_peek_is_mapped(&there, 1);
 }
 
 bool smd_peek_is_mapped(const void *memory, size_t bytes)

@@ -221,10 +221,9 @@ static int read_zero_blocks(struct smd_config *config, struct smd_error *error)
 			error, EINVAL, "SUMMAND_ZERO_BLOCKS: must be on or off, got \"%s\"", text);
 	}
 	if (config->zeros_skipped && !smd_peek_works()) {
-		config->zeros_skipped = false;
 		smd_log(config->zeros_asked ? SMD_LOG_WARN : SMD_LOG_INFO, "libsummand",
-			"blocks of zeros cross like others: process_vm_readv() is not allowed "
-			"here");
+			"blocks of zeros that this process sends cross like others: "
+			"process_vm_readv() and mincore() must be allowed");
 	}
 	return 0;
 }

@@ -20,6 +20,7 @@
 #define WINDOW_LEAST      2u
 #define LEAD_ROUNDS       1u /* so much later than others may a shard be, and they do not wait */
 #define FINE_SHARDS       256u /* more have a pattern that is long enough */
+#define CUTS              2u /* how best_chunk_bytes() does: ranks that do otherwise are told by the hash */
 #define SIZE_LIMIT        (1ull << 40) /* larger operations are cut as this one */
 
 static uint64_t largest_weight(const struct smd_deal_shard *shards, unsigned nshards)
@@ -238,7 +239,7 @@ static uint64_t join_halves(uint64_t dealt, uint64_t servers)
 
 uint64_t smd_deal_hash(const struct smd_deal_shard *shards, unsigned nshards, uint32_t chunk_bytes)
 {
-	uint64_t dealt = hash_number(SMD_HASH_SEED, chunk_bytes);
+	uint64_t dealt = hash_number(hash_number(SMD_HASH_SEED, CUTS), chunk_bytes);
 	uint64_t servers = SMD_HASH_SEED;
 
 	for (unsigned s = 0; s < nshards; s++) {
@@ -286,6 +287,7 @@ static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes, in
 {
 	uint64_t most = deal->chunk_bytes;
 	uint64_t per_shard = (bytes < SIZE_LIMIT ? bytes : SIZE_LIMIT) / deal->nshards;
+	uint64_t alone = per_shard + (bytes % deal->nshards != 0); /* of equal shards, at most */
 	uint64_t cost = deal->mean_mbps * CHUNK_COST_US / 8;
 	uint64_t least = deal->mean_mbps * CHUNK_LEAST_US / 8;
 	uint64_t longest = deal->mean_mbps * CHUNK_MOST_US / 8;
@@ -293,8 +295,8 @@ static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes, in
 
 	least = clamp(least, CHUNK_LEAST_BYTES, most);
 	longest = clamp(longest, least, most);
-	if (per_shard <= CHUNK_ALONE_BYTES) {
-		least = clamp(per_shard, least, longest);
+	if (deal->length == deal->nshards && alone <= CHUNK_ALONE_BYTES) {
+		least = clamp(alone, least, longest);
 	}
 	best = clamp(square_root(per_shard * clamp(cost, 1, most)), least, longest);
 	best = deal->pipelined ? clamp(per_shard, best, best << PIPELINED_SCALE) : best;

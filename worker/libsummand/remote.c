@@ -346,11 +346,18 @@ static bool remote_has_lost_carrier(const struct smd_remote *remote)
 	return remote->pairs && !remote->answered;
 }
 
+/* Both ends have made their halves, and wait for each other. */
+static bool remote_has_offered(const struct smd_remote *remote)
+{
+	return remote->pairs &&
+	       remote->lane->ops == remote->owner->config->transports[remote->transport];
+}
+
 static void remote_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_remote *remote = owner;
 	bool carrier = remote_has_lost_carrier(remote);
-	bool offered = remote->pairs && remote->answered;
+	bool offered = remote->lane && remote_has_offered(remote);
 	char what[SMD_ERROR_TEXT_MAX];
 
 	smd_remote_drop_lane(remote);
@@ -397,6 +404,9 @@ void smd_remote_wake(struct smd_remote *remote)
 
 void smd_remote_try_again(struct smd_remote *remote, unsigned after_ms)
 {
+	if (remote->shard == 0) { /* which is the first */
+		smd_remote_transport_returns(remote->target);
+	}
 	remote->abandoned = false;
 	remote->returns = false;
 	remote->welcomed = false;

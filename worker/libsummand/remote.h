@@ -127,7 +127,9 @@ struct smd_target {
 	struct smd_lookup *lookup;    /* NULL: none is under way */
 	unsigned nremotes;            /* 1 until shard 0 has said WELCOME */
 	unsigned transport;           /* of the owner's, that its lanes begin with; */
-	unsigned vain; /* so many of them have tried another, and nothing came over it */
+	unsigned vain; /* so many of them have tried another, and nothing came over it; */
+	bool counted;  /* among the servers of which that is so */
+	bool paired;   /* a lane was made over another one: it may be again when it returns */
 	bool lost;                    /* told to the owner */
 	bool silent;                  /* when it was lost */
 	bool known;                   /* its shards are in the list of all remotes */

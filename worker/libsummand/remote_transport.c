@@ -10,8 +10,8 @@
 #include "worker/libsummand/remote_pair.h"
 
 /* So many lanes, of a server that has others over that transport, or servers are tried in vain. */
-#define VAIN_LANES   8
-#define VAIN_SERVERS 2
+#define VAIN_LANES   8u
+#define VAIN_SERVERS 2u
 
 /* From that one on, the first that is not known to be nowhere; as many as there are: none. */
 static unsigned next_transport(const struct smd_config *config, unsigned from)
@@ -115,6 +115,25 @@ static bool target_uses(const struct smd_target *target, unsigned transport)
 	return false;
 }
 
+static void remote_tell_vain(const struct smd_remote *remote, unsigned next, const char *reason)
+{
+	const struct smd_config *config = remote->owner->config;
+	const char *tried = config->transports[remote->transport]->name;
+	char server[160];
+
+	smd_target_name(remote->target, server);
+	if (target_uses(remote->target, remote->transport)) {
+		smd_log(SMD_LOG_WARN, "libsummand",
+			"%u lanes to %s could not be made over %s, and the rest go over %s: %s",
+			VAIN_LANES, server, tried, config->transports[next]->name, reason);
+	} else {
+		smd_log(SMD_LOG_WARN, "libsummand",
+			"lanes to %s go over %s: both ends have what %s needs, and nothing comes "
+			"over it: %s",
+			server, config->transports[next]->name, tried, reason);
+	}
+}
+
 /*
  * A fabric that drops what crosses shows in nothing but silence. What one lane has found out its
  * server's others need not, or they would one after the other, some at once; nor need those of
@@ -125,7 +144,6 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 	struct smd_config *config = remote->owner->config;
 	struct smd_target *target = remote->target;
 	unsigned tried = remote->transport;
-	char server[160];
 
 	target->vain++;
 	if (target->transport >= next ||
@@ -136,15 +154,10 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 	if (config->absent[tried]) {
 		return;
 	}
-	smd_target_name(target, server);
-	smd_log(SMD_LOG_WARN, "libsummand",
-		"%slanes to %s go over %s: both ends have what %s needs, and %s: %s",
-		target_uses(target, tried) ? "other " : "", server, config->transports[next]->name,
-		config->transports[tried]->name,
-		target_uses(target, tried) ? "8 lanes could not be made over it"
-					   : "nothing comes over it",
-		reason);
-	if (++config->vain[tried] >= VAIN_SERVERS && !config->used[tried]) {
+	remote_tell_vain(remote, next, reason);
+	config->vain[tried] += !target->counted;
+	target->counted = true;
+	if (config->vain[tried] >= VAIN_SERVERS && !config->used[tried]) {
 		config->absent[tried] = true;
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"nothing comes over %s from %u servers: lanes to all servers go over %s",
@@ -156,8 +169,14 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 void smd_remote_transport_works(struct smd_remote *remote)
 {
 	remote->owner->config->used[remote->transport] = true;
-	if (smd_transport_carrier(remote->lane->ops)) {
-		remote->target->vain = 0;
+	remote->target->paired |= smd_transport_carrier(remote->lane->ops) != NULL;
+}
+
+void smd_remote_transport_returns(struct smd_target *target)
+{
+	if (target->paired) {
+		target->transport = 0;
+		target->vain = 0;
 	}
 }
 

@@ -23,4 +23,7 @@ bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason,
 /* The shard has said WELCOME over it. */
 void smd_remote_transport_works(struct smd_remote *remote);
 
+/* A server that was lost is tried again: over all, if lanes to it were once made over others. */
+void smd_remote_transport_returns(struct smd_target *target);
+
 #endif

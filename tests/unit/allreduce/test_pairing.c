@@ -263,6 +263,37 @@ static void what_was_in_vain_is_not_tried_when_a_server_returns(void **state)
 	pool_stop(&pool);
 }
 
+/* Once it may have been slow: the next time that it returns it is tried again. */
+static void what_has_worked_is_tried_when_a_server_returns(void **state)
+{
+	const struct smd_server_config both[] = {
+		configure(1, true, NULL), configure(1, false, NULL)};
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
+	smd_context *context;
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, both);
+	options.servers = pool.list;
+	capture_begin();
+	assert_int_equal(smd_context_create(&options, &context), 0);
+	assert_int_equal(capture_count("goes over carried"), 1);
+	for (unsigned i = 0; i < 2; i++) {
+		smd_carried_trials.time_out = i == 0;
+		pool_end_server(&pool, 0, 1);
+		pool_restart_server(&pool, 0, &both[0]);
+		while (capture_count("is there again") <= i) {
+			usleep(10000);
+		}
+		assert_int_equal(smd_carried_trials.time_out, 0);
+		assert_int_equal(capture_count("goes over carried"), 1 + i);
+	}
+	smd_context_destroy(context);
+	capture_end();
+	pool_stop(&pool);
+}
+
 static void where_nothing_comes_from_two_servers_the_others_are_spared(void **state)
 {
 	enum { ALL = 1000, SERVERS = 8, SHARDS = 8 };
@@ -632,6 +663,7 @@ int main(void)
 		TEST(what_times_out_is_tried_once_more),
 		TEST(where_nothing_comes_the_others_are_spared),
 		TEST(what_was_in_vain_is_not_tried_when_a_server_returns),
+		TEST(what_has_worked_is_tried_when_a_server_returns),
 		TEST(where_nothing_comes_from_two_servers_the_others_are_spared),
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
 		TEST(what_passes_is_tried_once_more),

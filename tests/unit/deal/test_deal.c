@@ -371,12 +371,19 @@ static void few_chunks_are_equal(void **state)
  * messages. */
 static void a_shard_with_little_gets_it_in_one(void **state)
 {
+	struct smd_deal deal;
+
 	(void)state;
 	assert_int_equal(chunk_bytes_of(1000, 4, 64 << 10), 16 << 10);
 	assert_int_equal(chunk_bytes_of(1000, 4, 128 << 10), 32 << 10);
 	assert_int_equal(chunk_bytes_of(10000, 4, 256 << 10), 64 << 10);
 	assert_in_range(chunk_bytes_of(10000, 4, 320 << 10), 32 << 10, 48 << 10);
-	/* Where it would be long on the wire it is not. */
+	assert_int_equal(chunk_bytes_of(10000, 4, (256 << 10) - 1), 64 << 10);
+	assert_int_equal(chunk_bytes_of(10000, 4, 200001), 50048);
+	/* Where it would be long on the wire, or others have more, it is not. */
+	deal_of(&deal, (const uint32_t[]){1000, 2000}, 2);
+	assert_in_range(smd_deal_chunk_elements(&deal, 128 << 10, 1), 14 << 10, 16 << 10);
+	smd_deal_destroy(&deal);
 	assert_int_equal(chunk_bytes_of(200, 4, 256 << 10), 16 << 10);
 }
 
