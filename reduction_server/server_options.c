@@ -142,16 +142,14 @@ int smd_server_options_parse(
 		{"transport", "NAME", transport_help, set_transport, &options->transport},
 		{"bandwidth", "RATE|PART/WHOLE",
 			"what the link carries, such as 25gbps, which is the server's share of "
-			"chunks; or so much of what the interface says, else of 10gbps (default "
-			"1/1)",
+			"chunks; or so much of what the interface says, else of 10gbps (default 1/1)",
 			set_bandwidth, options},
 		{"share", "PART/WHOLE",
 			"the share of chunks is so much of that, because workers on this host use "
 			"its link too (default 1/1)",
 			set_share, &options->share},
 		{"spare", NULL,
-			"gets no chunks until operations are seen to gain by it, or no other "
-			"server "
+			"gets no chunks until operations are seen to gain by it, or no other server "
 			"is left",
 			smd_option_set_bool, &options->spare},
 		SMD_OPTION_GROUP("Who is let in"),

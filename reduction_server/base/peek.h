@@ -12,8 +12,7 @@
 /* Whether this kernel, and a container's filter, lets the process do that at all. */
 bool smd_peek_works(void);
 
-/* The n places into `to`, which has room for all. False: some cannot be
- * read. */
+/* The n places into `to`, which has room for all. False: some cannot be read. */
 bool smd_peek(const struct iovec *from, unsigned n, void *to, size_t bytes);
 
 /* Whether all of it is mapped: no page is touched, and one may be such that it cannot be read. A

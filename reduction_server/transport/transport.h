@@ -344,8 +344,8 @@ struct smd_transport_ops {
 	/*
 	 * From now on blocks of zeros of elements, in payloads of at most `largest` bytes, do not
 	 * cross (wire/zeros.h): the other end has said that it fills them in, as this one does.
-	 * `careful`: payloads that this end sends may be in memory that has holes, which must cost
-	 * no more than the lane. 0 or -ENOMEM. NULL operation: all of a payload crosses.
+	 * `careful`: payloads that this end sends are callers', and may be in memory that has
+	 * holes. 0 or -ENOMEM. NULL operation: all of a payload crosses.
 	 */
 	int (*skip_zeros)(struct smd_lane *lane, uint32_t largest, bool careful);
 	/* The rest of the payload that is being received goes to `payload` instead. */

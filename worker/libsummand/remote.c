@@ -349,7 +349,7 @@ static bool remote_has_lost_carrier(const struct smd_remote *remote)
 /* Both ends have made their halves, and wait for each other. */
 static bool remote_has_offered(const struct smd_remote *remote)
 {
-	return remote->pairs &&
+	return remote->pairs && remote->lane &&
 	       remote->lane->ops == remote->owner->config->transports[remote->transport];
 }
 
@@ -357,7 +357,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_remote *remote = owner;
 	bool carrier = remote_has_lost_carrier(remote);
-	bool offered = remote->lane && remote_has_offered(remote);
+	bool offered = remote_has_offered(remote);
 	char what[SMD_ERROR_TEXT_MAX];
 
 	smd_remote_drop_lane(remote);

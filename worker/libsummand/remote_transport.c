@@ -135,9 +135,9 @@ static void remote_tell_vain(const struct smd_remote *remote, unsigned next, con
 }
 
 /*
- * A fabric that drops what crosses shows in nothing but silence. What one lane has found out its
- * server's others need not, or they would one after the other, some at once; nor need those of
- * other servers where it is so for two, and for none it is not.
+ * A fabric that drops what crosses shows in nothing but silence. What one lane has found out the
+ * others of its server are spared: each would wait as long, a few at a time. So are those of other
+ * servers, where two servers are silent and no lane has ever worked.
  */
 static void remote_spare_others(struct smd_remote *remote, unsigned next, const char *reason)
 {

@@ -230,6 +230,16 @@ static void where_nothing_comes_the_others_are_spared(void **state)
 	pool_stop(&pool);
 }
 
+/* Server 0 ends and is started again; until it has returned so many times. */
+static void return_server(struct pool *pool, const struct smd_server_config *config, unsigned times)
+{
+	pool_end_server(pool, 0, 1);
+	pool_restart_server(pool, 0, config);
+	while (capture_count("is there again") < times) {
+		usleep(10000);
+	}
+}
+
 /* What was found out holds for a server that returns, which has little time, and counts once. */
 static void what_was_in_vain_is_not_tried_when_a_server_returns(void **state)
 {
@@ -248,12 +258,8 @@ static void what_was_in_vain_is_not_tried_when_a_server_returns(void **state)
 	capture_begin();
 	assert_int_equal(smd_context_create(&options, &context), 0);
 	assert_int_equal(ALL - smd_carried_trials.time_out, 2);
-	for (int i = 0; i < TIMES; i++) {
-		pool_end_server(&pool, 0, 1);
-		pool_restart_server(&pool, 0, &config);
-		while (capture_count("is there again") <= (unsigned)i) {
-			usleep(10000);
-		}
+	for (unsigned i = 0; i < TIMES; i++) {
+		return_server(&pool, &config, 1 + i);
 	}
 	assert_int_equal(ALL - smd_carried_trials.time_out, 2);
 	assert_int_equal(capture_count("nothing comes over it"), 1);
@@ -281,11 +287,7 @@ static void what_has_worked_is_tried_when_a_server_returns(void **state)
 	assert_int_equal(capture_count("goes over carried"), 1);
 	for (unsigned i = 0; i < 2; i++) {
 		smd_carried_trials.time_out = i == 0;
-		pool_end_server(&pool, 0, 1);
-		pool_restart_server(&pool, 0, &both[0]);
-		while (capture_count("is there again") <= i) {
-			usleep(10000);
-		}
+		return_server(&pool, &both[0], 1 + i);
 		assert_int_equal(smd_carried_trials.time_out, 0);
 		assert_int_equal(capture_count("goes over carried"), 1 + i);
 	}

@@ -178,13 +178,12 @@ static void slots_are_in_huge_pages_near_the_card(void **state)
 	free(place);
 }
 
-/* Who may lock little sets little, and has it. */
-static void less_than_a_slab_is_of_use(void **state)
+static void assert_bounces(void **state, const char *setting, const char *says, bool bounces)
 {
 	struct link *link;
 	struct peer peer;
 
-	setenv("SUMMAND_RDMA_BOUNCE", "1M", 1);
+	setenv("SUMMAND_RDMA_BOUNCE", setting, 1);
 	stage_tear_down(state);
 	stage_set_up(state);
 	link = *state;
@@ -192,36 +191,25 @@ static void less_than_a_slab_is_of_use(void **state)
 	place = calloc(1, LENGTH);
 	capture_begin();
 	peer_open(&peer, link);
-	assert_true(capture_has("through at most 1 MiB of registered memory", NULL));
+	assert_true(capture_has(says, NULL));
+	assert_int_equal(capture_has("copied through", NULL), bounces);
 	capture_end();
 	advertised = smd_lane_advertise(peer.end.lane, place, LENGTH, nowhere);
-	assert_true(advertised->beside);
+	assert_int_equal(advertised->beside, bounces);
 	peer_close(&peer, link);
 	free(place);
 	unsetenv("SUMMAND_RDMA_BOUNCE");
 }
 
+/* Who may lock little sets little, and has it. */
+static void less_than_a_slab_is_of_use(void **state)
+{
+	assert_bounces(state, "1M", "through at most 1 MiB of registered memory", true);
+}
+
 static void with_0_nothing_is_copied(void **state)
 {
-	struct link *link;
-	struct peer peer;
-
-	setenv("SUMMAND_RDMA_BOUNCE", "0", 1);
-	stage_tear_down(state);
-	stage_set_up(state);
-	link = *state;
-	script.unwatched = true;
-	place = calloc(1, LENGTH);
-	capture_begin();
-	peer_open(&peer, link);
-	assert_true(capture_has("each chunk's buffer is registered anew", NULL));
-	assert_false(capture_has("copied through", NULL));
-	capture_end();
-	advertised = smd_lane_advertise(peer.end.lane, place, LENGTH, nowhere);
-	assert_false(advertised->beside);
-	peer_close(&peer, link);
-	free(place);
-	unsetenv("SUMMAND_RDMA_BOUNCE");
+	assert_bounces(state, "0", "each chunk's buffer is registered anew", false);
 }
 
 /* With the device, and before the lane: its first chunk finds one. */
