@@ -334,5 +334,26 @@ class Plain(Peer):
         return json.dumps(row)
 
 
+class Direct(Peer):
+    """Ranks that exchange parts with each other and say nothing else (tools/bench/direct_allreduce.c): what a library
+    without servers, failures and frames could reach where processors decide."""
+    name = "direct"
+
+    @staticmethod
+    def missing(_):
+        return None if shutil.which("cc") else "needs a C compiler"
+
+    def variants(self):
+        return ["parts", "first"]
+
+    def run_variant(self, variant, plan):
+        driver = compile_driver(os.path.join(self.setup.output, "direct_allreduce"), "cc", "direct_allreduce.c")
+        n = self.setup.workers
+        addresses = ",".join(lab.address_of(rank) for rank in range(n))
+        return run_together(self.nodes, [
+            (rank, [driver, str(rank), str(n), str(PLAIN_PORT), addresses, variant, plan, str(self.setup.budget_s)])
+            for rank in range(n)], f"direct {variant}")
+
+
 PEERS = [Gloo, OpenMpi]     # which reduce without servers: the best of these counts
-YARDSTICKS = [Plain]
+YARDSTICKS = [Plain, Direct]

@@ -304,15 +304,20 @@ static uint64_t best_chunk_bytes(const struct smd_deal *deal, uint64_t bytes, in
 		CHUNK_LEAST_BYTES < most ? CHUNK_LEAST_BYTES : most, most);
 }
 
-void smd_deal_bound_scales(const struct smd_deal *deal, uint64_t bytes, int *least, int *most)
+void smd_deal_bound_scales(
+	const struct smd_deal *deal, uint64_t bytes, bool spread, int *least, int *most)
 {
 	uint64_t smallest = best_chunk_bytes(deal, bytes, *least);
+	uint64_t of_each = (bytes + deal->nshards - 1) / deal->nshards;
 
 	while (*least < *most && best_chunk_bytes(deal, bytes, *least + 1) == smallest) {
 		++*least;
 	}
 	while (*least < *most && best_chunk_bytes(deal, bytes, *most - 1) >=
 					 clamp(bytes, 1, best_chunk_bytes(deal, bytes, *most))) {
+		--*most;
+	}
+	while (spread && *least < *most && best_chunk_bytes(deal, bytes, *most) > of_each) {
 		--*most;
 	}
 }

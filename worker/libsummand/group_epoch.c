@@ -142,14 +142,15 @@ static bool comm_may_tune(const struct smd_comm *comm)
 	return (comm->context->drains & ~comm->now->dead) == 0 && smd_epoch_change_may_begin(comm);
 }
 
-/* By the operations of late. */
+/* By the operations of late. Where links decide, one that leaves a server without a chunk is slower. */
 static void comm_bound_chunks(struct smd_comm *comm)
 {
 	int least = SMD_CHUNK_SCALE_LEAST;
 	int most = SMD_CHUNK_SCALE_MOST;
 
 	if (comm->tuning->usual) {
-		smd_deal_bound_scales(comm->now->deal, comm->tuning->usual, &least, &most);
+		smd_deal_bound_scales(comm->now->deal, comm->tuning->usual,
+			comm->tuning->rate.links_decide, &least, &most);
 		smd_tuning_bound_chunks(comm->tuning, least, most);
 	}
 }

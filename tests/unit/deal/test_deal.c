@@ -443,12 +443,13 @@ static void chunks_of_many_operations_at_once_are_larger(void **state)
 	smd_deal_destroy(&deal);
 }
 
-static void assert_scales(const struct smd_deal *deal, uint64_t bytes, int least, int most)
+static void assert_scales(
+	const struct smd_deal *deal, uint64_t bytes, bool spread, int least, int most)
 {
 	int first = -3;
 	int last = 3;
 
-	smd_deal_bound_scales(deal, bytes, &first, &last);
+	smd_deal_bound_scales(deal, bytes, spread, &first, &last);
 	assert_int_equal(first, least);
 	assert_int_equal(last, most);
 }
@@ -462,10 +463,27 @@ static void other_scales_make_other_chunks(void **state)
 
 	(void)state;
 	deal_of(&deal, two, 2); /* 40 KB at least, 256 KiB at most */
-	assert_scales(&deal, 64 << 10, -2, 1);
-	assert_scales(&deal, 1 << 20, -3, 2);
-	assert_scales(&deal, 64 << 20, -3, 0);
-	assert_scales(&deal, 1, -2, -2);
+	assert_scales(&deal, 64 << 10, false, -2, 1);
+	assert_scales(&deal, 1 << 20, false, -3, 2);
+	assert_scales(&deal, 64 << 20, false, -3, 0);
+	assert_scales(&deal, 1, false, -2, -2);
+	smd_deal_destroy(&deal);
+}
+
+/* Two chunks for four servers leave two links idle, whatever is saved otherwise. */
+static void where_links_decide_each_shard_keeps_a_chunk(void **state)
+{
+	static const uint32_t four[] = {10000, 10000, 10000, 10000};
+	struct smd_deal deal;
+
+	(void)state;
+	deal_of(&deal, four, 4); /* 40 KB at least, 256 KiB at most */
+	assert_scales(&deal, 256 << 10, false, -2, 2);
+	assert_scales(&deal, 256 << 10, true, -2, 0);
+	assert_scales(&deal, 512 << 10, false, -2, 3);
+	assert_scales(&deal, 512 << 10, true, -2, 1);
+	assert_scales(&deal, 1 << 20, true, -3, 2);
+	assert_scales(&deal, 64 << 20, true, -3, 0);
 	smd_deal_destroy(&deal);
 }
 
@@ -527,6 +545,7 @@ int main(void)
 		cmocka_unit_test(small_servers_get_small_chunks),
 		cmocka_unit_test(chunks_of_many_operations_at_once_are_larger),
 		cmocka_unit_test(other_scales_make_other_chunks),
+		cmocka_unit_test(where_links_decide_each_shard_keeps_a_chunk),
 		cmocka_unit_test(windows_keep_the_wire_busy_and_no_more),
 		cmocka_unit_test(leads_follow_the_largest_share),
 	};
