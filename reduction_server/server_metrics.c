@@ -17,6 +17,8 @@
 		"Bytes that workers have sent, headers and payloads.")                             \
 	X(sent_bytes_total, counter, moved.bytes_sent,                                             \
 		"Bytes that workers were sent, headers and payloads.")                             \
+	X(skipped_bytes_total, counter, moved.bytes_skipped,                                       \
+		"Bytes of payloads, in either direction, that were zeros and did not cross.")      \
 	X(chunks_reduced_total, counter, chunks, "Chunks whose result was made.")                  \
 	X(operations_total, counter, operations,                                                   \
 		"Operations of which the shard has made the result of a chunk.")                   \

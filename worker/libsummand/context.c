@@ -163,6 +163,7 @@ void smd_context_stats(smd_context *context, struct smd_stats *out)
 	smd_progress_unlock(&context->progress);
 	out->bytes_sent = stats.counts.bytes_sent;
 	out->bytes_received = stats.counts.bytes_received;
+	out->bytes_skipped = stats.counts.bytes_skipped;
 	out->rdma_requests = stats.counts.requests;
 	out->rdma_doorbells = stats.counts.doorbells;
 	out->epochs = stats.epochs;

@@ -55,6 +55,15 @@ class MetricsServerTest(ProgramTest):
         self.assertGreaterEqual(metrics.value("summand_server_operations_total"), 3)
         self.assertGreater(metrics.value("summand_server_chunks_reduced_total"), 0)
 
+    def test_counts_zeros_that_did_not_cross(self):
+        _, address, where = self.start()
+        options = ["--sizes=1M", "--zeros=90", "--iters=3", "--warmup=0", "--json"]
+        ranks = [self.start_rank(rank, 2, [address], *options, SUMMAND_TRANSPORT="tcp") for rank in range(2)]
+        ended = [self.assert_ended(rank, 0) for rank in ranks]
+        skipped = json.loads(ended[0][0])["bytes_skipped"]
+        self.assertGreater(skipped, 2 * 3 * (1 << 20) * 0.8)    # of both directions
+        self.wait_for(where, lambda now: now.value("summand_server_skipped_bytes_total") >= 2 * skipped * 0.99)
+
     def test_names_who_is_late(self):
         _, address, where = self.start("--heartbeat-limit=3600")
         ranks = [self.start_rank(rank, 2, [address], "--sizes=4K", "--iters=100000000", SUMMAND_JOB_ID='a"b\\c')

@@ -213,6 +213,7 @@ static uint64_t bytes_of_a_tenth(smd_context *context, smd_comm *comm, int rank)
 	float *values = malloc(BYTES);
 	struct smd_stats before;
 	struct smd_stats after;
+	uint64_t bytes;
 
 	CHECK(values != NULL);
 	fill_tenth(values, rank);
@@ -225,7 +226,10 @@ static uint64_t bytes_of_a_tenth(smd_context *context, smd_comm *comm, int rank)
 	}
 	free(values);
 	CHECK(after.bytes_received - before.bytes_received > 0);
-	return after.bytes_sent - before.bytes_sent + after.bytes_received - before.bytes_received;
+	bytes = after.bytes_sent - before.bytes_sent + after.bytes_received - before.bytes_received;
+	CHECK(bytes + after.bytes_skipped - before.bytes_skipped >= 2 * BYTES); /* or both */
+	CHECK((after.bytes_skipped > before.bytes_skipped) == (bytes < 2 * BYTES));
+	return bytes;
 }
 
 /* Each process says for itself: rank 1's lanes carry all, in both directions; rank 2 says nothing.
