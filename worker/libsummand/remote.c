@@ -188,7 +188,7 @@ static unsigned remote_patience_ms(const struct smd_remote *remote)
 	if (ops->times_out) {
 		return remote->owner->connect_s * 500;
 	}
-	return ops->names || !remote->rail[0]	? 0
+	return ops->names || !remote->rail[0]   ? 0
 	       : remote->owner->config->encrypt ? RAIL_TLS_S * 1000
 						: RAIL_S * 1000;
 }

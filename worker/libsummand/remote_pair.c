@@ -1,4 +1,5 @@
-/* Gives turns to lanes that are made; answers a shard's PAIR, and goes over to the lane that is made. */
+/* Gives turns to lanes that are made; answers a shard's PAIR, and goes over to the lane that is
+ * made. */
 #include "worker/libsummand/remote_pair.h"
 
 #include <errno.h>
@@ -14,8 +15,8 @@
  * threads of their own: none could take a turn back from another's server that is silent. */
 #define AT_ONCE 8
 #define WAIT_MS 4 /* at least; as much again at random, so that processes do not keep step */
-/* After that a server that has not said PAIR, or is not there yet without that, keeps nobody waiting:
- * it is silent, or has many others before this one. */
+/* After that a server that has not said PAIR, or is not there yet without that, keeps nobody
+ * waiting: it is silent, or has many others before this one. */
 #define SILENT_NS (2 * SMD_SECOND_NS)
 static const char waits_for_turn[] = "other lanes are still being made";
 

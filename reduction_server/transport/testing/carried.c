@@ -248,8 +248,8 @@ static int carried_connect(struct event_base *base, const char *address,
 	}
 	snprintf(lane->peer, sizeof(lane->peer), "%s", address);
 	carried_count(lane);
-	lane->times_out = !take_one(&smd_carried_trials.open) &&
-			  take_one(&smd_carried_trials.time_out);
+	lane->times_out =
+		!take_one(&smd_carried_trials.open) && take_one(&smd_carried_trials.time_out);
 	*out = &lane->lane;
 	return 0;
 }
