@@ -37,6 +37,9 @@ struct smd_server {
 	const struct smd_tokens *tokens;
 	bool encrypt;
 	struct smd_lane_keys keys;
+	/* That workers come over; ends with NULL. */
+	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX + 1];
+	unsigned ntransports;
 	/* Lanes that are made over another's; ends with NULL. */
 	const struct smd_transport_ops *pairs[SMD_TRANSPORTS_MAX + 1];
 	unsigned npairs;
@@ -200,6 +203,7 @@ static int server_start_shards(
 		.job_lanes = config->job_lanes ? config->job_lanes : SMD_JOB_MOST(lanes),
 		.greeting_s = server->greeter.patience_s,
 		.addresses = server->address,
+		.transports = server->transports,
 		.pairs = server->pairs,
 		.pairs_only = server->pairs_only,
 		.tokens = config->tokens,
@@ -366,6 +370,7 @@ static int server_listen(
 				why.text);
 			continue;
 		}
+		server->transports[server->ntransports++] = wanted->ops;
 		server->has_devices |= wanted->ops->device != NULL;
 	}
 	return 0;

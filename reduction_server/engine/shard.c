@@ -361,8 +361,8 @@ static void shard_prepare(struct smd_shard *shard)
 	const struct smd_extent pool = {shard->resources.pool.pages.memory,
 		smd_buffer_pool_bytes(&shard->resources.pool)};
 
-	for (unsigned i = 0; shard->config.pairs[i]; i++) {
-		const struct smd_transport_ops *ops = shard->config.pairs[i];
+	for (unsigned i = 0; shard->config.transports[i]; i++) {
+		const struct smd_transport_ops *ops = shard->config.transports[i];
 
 		if (ops->prepare) {
 			ops->prepare(shard->base, shard->config.addresses,

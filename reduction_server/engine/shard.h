@@ -39,6 +39,7 @@ struct smd_shard_config {
 	unsigned drain_s;        /* communicators have so long to end when it drains */
 	unsigned greeting_s;     /* and one that does not say HELLO for so long */
 	const char *addresses; /* at which workers come, as long as there is the shard */
+	const struct smd_transport_ops *const *transports; /* of workers; ends with NULL */
 	const struct smd_transport_ops *const *pairs; /* lanes made over workers' (pairing.h) */
 	bool pairs_only;                       /* and workers are let in by such lanes only */
 	const struct smd_tokens *tokens; /* what workers must have; NULL: nothing */

@@ -43,6 +43,22 @@ bool smd_address_bytes(const struct sockaddr *address, uint8_t out[16])
 	return true;
 }
 
+void smd_address_of_bytes(const uint8_t bytes[16], struct sockaddr_storage *out)
+{
+	struct sockaddr_in6 *v6 = (struct sockaddr_in6 *)out;
+	struct sockaddr_in *v4 = (struct sockaddr_in *)out;
+	struct in6_addr address;
+
+	*out = (struct sockaddr_storage){.ss_family = AF_INET6};
+	memcpy(&address, bytes, sizeof(address));
+	if (IN6_IS_ADDR_V4MAPPED(&address)) {
+		out->ss_family = AF_INET;
+		memcpy(&v4->sin_addr, bytes + 12, 4);
+	} else {
+		v6->sin6_addr = address;
+	}
+}
+
 static unsigned leading_ones(const uint8_t *mask, size_t size)
 {
 	unsigned bits = 0;

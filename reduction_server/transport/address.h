@@ -57,6 +57,9 @@ int smd_address_is_here(const char *address, struct smd_error *error);
  * family. */
 bool smd_address_bytes(const struct sockaddr *address, uint8_t out[16]);
 
+/* And back, with port 0. */
+void smd_address_of_bytes(const uint8_t bytes[16], struct sockaddr_storage *out);
+
 struct ifaddrs;
 /* How many of its first bits name its network, by the mask of the interface of the list that has it;
  * 0: none has. */

@@ -200,7 +200,8 @@ struct smd_transport_ops {
 	 * False: there are none. NULL operation: as their network interfaces' (locality.h). */
 	bool (*node)(const char *addresses, int *node);
 	/*
-	 * The loop will have lanes made over those that come to these addresses, as that shard, and
+	 * The loop will have lanes, or ones made over those, that come to these addresses, as that
+	 * shard, and
 	 * payloads of at most `largest` bytes in that memory: opens and registers now what they
 	 * will share, until the loop ends, so that no chunk has to wait for it. What cannot be had
 	 * now is tried again when it is needed. NULL operation: there is no such thing.
@@ -242,6 +243,8 @@ struct smd_transport_ops {
 		struct smd_error *error);
 
 	/* Gives an accepted or detached lane to a loop; call it on that loop's thread. 0 or -errno.
+	 * One that was accepted may still have to be made: what is sent waits for that, and
+	 * on_closed() says that it cannot be.
 	 */
 	int (*attach)(struct smd_lane *lane, struct event_base *base,
 		const struct smd_lane_callbacks *callbacks, void *owner);

@@ -67,6 +67,7 @@ static struct smd_shard *start(bool *ended)
 		.idle_lanes = 8,
 		.drain_s = 1,
 		.greeting_s = 10,
+		.transports = no_pairs,
 		.pairs = no_pairs,
 		.on_ended = on_ended,
 		.owner = ended,

@@ -24,6 +24,7 @@
 #define RETRY_MS      100
 #define REMOTE_MEMORY (2 * (size_t)SMD_CHUNK_LIMIT) /* its sink, and what is beside */
 static const struct smd_lane_callbacks remote_callbacks;
+static void remote_on_closed(void *owner, int err, const char *reason);
 static const char looking_up[] = "its name is still being looked up";
 /* It does not say so itself: it cannot read what it is told. */
 #define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 5"
@@ -178,6 +179,28 @@ static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 	return reaches ? origin : NULL;
 }
 
+/* How long a lane may take to connect before something else is tried; 0: that is its transport's to
+ * say. One that says so in seconds leaves half of the time to the next, however little that is. */
+static unsigned remote_patience_ms(const struct smd_remote *remote)
+{
+	const struct smd_transport_ops *ops = remote->lane->ops;
+
+	if (ops->times_out) {
+		return remote->owner->connect_s * 500;
+	}
+	return ops->names || !remote->rail[0]   ? 0
+	       : remote->owner->config->encrypt ? RAIL_TLS_S * 1000
+						: RAIL_S * 1000;
+}
+
+static int remote_be_patient(struct smd_remote *remote)
+{
+	const unsigned ms = remote_patience_ms(remote);
+	const struct timeval delay = {ms / 1000, ms % 1000 * 1000};
+
+	return ms ? evtimer_add(remote->retry, &delay) : 0;
+}
+
 /* A firewall may drop what goes there, and TCP would say so after SMD_LANE_SILENT_MS. */
 static void remote_leave_rail(struct smd_remote *remote)
 {
@@ -209,6 +232,11 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	if (remote->lane && remote->lane->ops->times_out) {
+		remote_on_closed(
+			remote, -ETIMEDOUT, "no answer within half of the time to connect");
+		return;
+	}
 	if (remote->lane) {
 		remote_leave_rail(remote);
 		return;
@@ -246,11 +274,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 	}
 	remote->answered = false;
 	smd_turns_begin(&remote->turns, remote->lane);
-	if (!ops->names && remote->rail[0]) {
-		const struct timeval delay = {config->encrypt ? RAIL_TLS_S : RAIL_S, 0};
-
-		evtimer_add(remote->retry, &delay);
-	}
+	(void)remote_be_patient(remote);
 }
 
 void smd_remote_abandon(struct smd_remote *remote)
@@ -346,10 +370,10 @@ static bool remote_has_lost_carrier(const struct smd_remote *remote)
 	return remote->pairs && !remote->answered;
 }
 
-/* Both ends have made their halves, and wait for each other. */
-static bool remote_has_offered(const struct smd_remote *remote)
+/* Both ends have made their halves, and wait for each other; or this end has, and does. */
+static bool remote_has_asked(const struct smd_remote *remote)
 {
-	return remote->pairs && remote->lane &&
+	return remote->lane && smd_transport_is_made(remote->lane->ops) &&
 	       remote->lane->ops == remote->owner->config->transports[remote->transport];
 }
 
@@ -357,7 +381,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 {
 	struct smd_remote *remote = owner;
 	bool carrier = remote_has_lost_carrier(remote);
-	bool offered = remote_has_offered(remote);
+	bool asked = remote_has_asked(remote);
 	char what[SMD_ERROR_TEXT_MAX];
 
 	smd_remote_drop_lane(remote);
@@ -370,7 +394,7 @@ static void remote_on_closed(void *owner, int err, const char *reason)
 	}
 	if (!remote->welcomed && err != -EPROTO) {
 		if (!remote->owner->failed &&
-			(carrier || !smd_remote_try_next(remote, err, reason, offered))) {
+			(carrier || !smd_remote_try_next(remote, err, reason, asked))) {
 			remote_try_later(remote, err, reason);
 		}
 		return;

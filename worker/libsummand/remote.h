@@ -129,7 +129,7 @@ struct smd_target {
 	unsigned transport;           /* of the owner's, that its lanes begin with; */
 	unsigned vain; /* so many of them have tried another, and nothing came over it; */
 	bool counted;  /* among the servers of which that is so */
-	bool paired;   /* a lane was made over another one: it may be again when it returns */
+	bool made;     /* a lane to it was (remote_pair.h): one may be again when it returns */
 	bool lost;                    /* told to the owner */
 	bool silent;                  /* when it was lost */
 	bool known;                   /* its shards are in the list of all remotes */

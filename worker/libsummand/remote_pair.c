@@ -1,4 +1,5 @@
-/* Answers a shard's PAIR, and goes over to the lane that is made. */
+/* Gives turns to lanes that are made; answers a shard's PAIR, and goes over to the lane that is
+ * made. */
 #include "worker/libsummand/remote_pair.h"
 
 #include <errno.h>
@@ -14,8 +15,8 @@
  * threads of their own: none could take a turn back from another's server that is silent. */
 #define AT_ONCE 8
 #define WAIT_MS 4 /* at least; as much again at random, so that processes do not keep step */
-/* After that a server that has not said PAIR keeps nobody waiting: it is silent, or has many others
- * before this one. */
+/* After that a server that has not said PAIR, or is not there yet without that, keeps nobody
+ * waiting: it is silent, or has many others before this one. */
 #define SILENT_NS (2 * SMD_SECOND_NS)
 static const char waits_for_turn[] = "other lanes are still being made";
 
@@ -55,7 +56,7 @@ bool smd_remote_pair_begin(struct smd_remote *remote)
 	struct smd_remote *silent;
 	uint8_t jitter = 0;
 
-	if (smd_remote_connects_over(remote) == remote_wants(remote) || remote->pairs) {
+	if (!smd_transport_is_made(remote_wants(remote)) || remote->pairs) {
 		return true;
 	}
 	silent = owner->npairing < AT_ONCE ? NULL : pairing_silent(owner, now_ns);
@@ -74,7 +75,7 @@ bool smd_remote_pair_begin(struct smd_remote *remote)
 	if (strcmp(remote->reason, waits_for_turn) == 0) {
 		remote->reason[0] = '\0';
 	}
-	remote->pairs = true;
+	remote->pairs = smd_remote_connects_over(remote) != remote_wants(remote);
 	remote->answered = false;
 	remote->turn_ns = now_ns;
 	LIST_INSERT_HEAD(&owner->pairing, remote, turn_link);

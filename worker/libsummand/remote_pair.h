@@ -1,6 +1,7 @@
 /*
- * A remote's lane of a transport whose lanes are made over another's (PAIR, specs/design/rdma.md):
- * the other one is connected and goes through the handshake, and carries both ends' offers.
+ * A remote's lane of a transport whose lanes are made: that takes devices of both ends some time,
+ * so they take turns. Mostly they are made over another's (PAIR, specs/design/rdma.md): the other
+ * one is connected and goes through the handshake, and carries both ends' offers.
  *
  * All on the progress thread.
  */
@@ -8,6 +9,12 @@
 #define SMD_LIBSUMMAND_REMOTE_PAIR_H
 
 #include "worker/libsummand/remote.h"
+
+/* Whether the lanes of that transport are made, over others or not, and not only connected. */
+static inline bool smd_transport_is_made(const struct smd_transport_ops *ops)
+{
+	return ops->offer != NULL;
+}
 
 /* What is connected for a lane of the transport that is tried. */
 const struct smd_transport_ops *smd_remote_connects_over(const struct smd_remote *remote);

@@ -47,12 +47,15 @@ static bool remote_repeats(struct smd_remote *remote, int err, const char *reaso
 	const struct smd_transport_ops *ops = remote->owner->config->transports[remote->transport];
 	char server[160];
 
-	if (!smd_transport_error_passes(err) || smd_remote_connects_over(remote) == ops ||
-		remote->repeated || smd_remote_first_transport(remote) != remote->transport ||
+	if (!smd_transport_error_passes(err) || !smd_transport_is_made(ops) || remote->repeated ||
+		smd_remote_first_transport(remote) != remote->transport ||
 		!remote_has_time(remote)) {
 		return false;
 	}
 	remote->repeated = true;
+	if (smd_remote_connects_over(remote) == ops) {
+		remote->tries++; /* where it has several addresses, elsewhere */
+	}
 	smd_target_name(remote->target, server);
 	smd_log(SMD_LOG_INFO, "libsummand", "lane to %s, shard %u: tries %s again: %s", server,
 		remote->shard, ops->name, reason);
@@ -126,6 +129,10 @@ static void remote_tell_vain(const struct smd_remote *remote, unsigned next, con
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"%u lanes to %s could not be made over %s, and the rest go over %s: %s",
 			VAIN_LANES, server, tried, config->transports[next]->name, reason);
+	} else if (smd_remote_connects_over(remote) == config->transports[remote->transport]) {
+		smd_log(SMD_LOG_WARN, "libsummand",
+			"lanes to %s go over %s: it does not answer over %s: %s", server,
+			config->transports[next]->name, tried, reason);
 	} else {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"lanes to %s go over %s: both ends have what %s needs, and nothing comes "
@@ -169,18 +176,18 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 void smd_remote_transport_works(struct smd_remote *remote)
 {
 	remote->owner->config->used[remote->transport] = true;
-	remote->target->paired |= smd_transport_carrier(remote->lane->ops) != NULL;
+	remote->target->made |= smd_transport_is_made(remote->lane->ops);
 }
 
 void smd_remote_transport_returns(struct smd_target *target)
 {
-	if (target->paired) {
+	if (target->made) {
 		target->transport = 0;
 		target->vain = 0;
 	}
 }
 
-bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason, bool offered)
+bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason, bool asked)
 {
 	struct smd_config *config = remote->owner->config;
 	unsigned next;
@@ -196,7 +203,7 @@ bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason,
 	if (err == -ENODEV && !config->had[remote->transport]) { /* nor will the other lanes */
 		config->absent[remote->transport] = true;
 	}
-	if (err == -ETIMEDOUT && offered) {
+	if (err == -ETIMEDOUT && asked) {
 		remote_spare_others(remote, next, reason);
 	}
 	remote->transport = next;

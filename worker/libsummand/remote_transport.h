@@ -15,15 +15,15 @@ unsigned smd_remote_first_transport(const struct smd_remote *remote);
 
 /*
  * The lane cannot be had over the transport that was tried: says why, and tries that once more, if
- * what happened passes, or the next one. `offered`: both ends had made their halves of it. False:
- * there is none.
+ * what happened passes, or the next one. `asked`: both ends had made their halves of it, or,
+ * where it connects by itself, this end had. False: there is none.
  */
-bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason, bool offered);
+bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason, bool asked);
 
 /* The shard has said WELCOME over it. */
 void smd_remote_transport_works(struct smd_remote *remote);
 
-/* A server that was lost is tried again: over all, if lanes to it were once made over others. */
+/* A server that was lost is tried again: over all, if lanes to it were once made. */
 void smd_remote_transport_returns(struct smd_target *target);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/transport/address.h"
 
 struct rdma_card {
 	struct rdma_loop *loop;
@@ -180,16 +181,17 @@ static void card_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 
 /* For want of a connection manager, or of an IP address, others tell it on their own (DEVICE_FATAL)
  * or not at all. */
-static void card_watch_removal(struct rdma_card *card, const struct smd_verbs_port *port)
+static void card_watch_removal(struct rdma_card *card, const uint8_t address[16])
 {
-	static const uint8_t none[16];
+	struct sockaddr_storage name;
 
 	if (card->id || smd_rdma_loop_open_channel(card->loop, NULL) ||
 		smd_verbs_id_create(card->loop->channel, &card->endpoint, &card->id)) {
 		return;
 	}
 	card->endpoint.on_event = card_on_event;
-	if (smd_verbs_bind(card->id, memcmp(port->address, none, 16) ? port->address : port->gid)) {
+	smd_address_of_bytes(address, &name);
+	if (smd_verbs_bind(card->id, (const struct sockaddr *)&name)) {
 		smd_verbs_id_destroy(card->id);
 		card->id = NULL;
 	}
@@ -251,6 +253,7 @@ int smd_rdma_port_ask(struct smd_verbs_port *port, struct ibv_context *device)
  * at work meanwhile, and where there is no connection manager or no IP address asking does not help. */
 static int card_of_port(struct rdma_loop *loop, struct smd_verbs_port *port)
 {
+	static const uint8_t none[16];
 	struct rdma_card *card;
 	int ret = 0;
 
@@ -265,7 +268,8 @@ static int card_of_port(struct rdma_loop *loop, struct smd_verbs_port *port)
 		ret = smd_rdma_port_ask(port, card->context);
 	}
 	if (ret == 0) {
-		card_watch_removal(card, port);
+		card_watch_removal(
+			card, memcmp(port->address, none, 16) ? port->address : port->gid);
 	}
 	return ret;
 }
@@ -361,6 +365,43 @@ int smd_rdma_card_choose(struct rdma_loop *loop, const struct smd_rdma_wish *wis
 	}
 	return failed ? card_give_up(loop, out->name, failed, error)
 		      : card_explain(loop, wish, error);
+}
+
+/* ---- where the connection manager chooses ---- */
+
+int smd_rdma_card_of_id(struct rdma_loop *loop, const struct rdma_cm_id *id,
+	struct ibv_context **out, struct smd_error *error)
+{
+	const char *name = ibv_get_device_name(id->verbs->device);
+	struct rdma_card *card = card_find(loop, name);
+	uint8_t address[16];
+	int ret;
+
+	if (!card) {
+		ret = card_open(loop, name, &card);
+		if (ret) {
+			return card_give_up(loop, name, ret, error);
+		}
+		if (smd_address_bytes(&id->route.addr.src_addr, address)) {
+			card_watch_removal(card, address);
+		}
+	}
+	*out = card->context;
+	return 0;
+}
+
+void smd_rdma_card_remove(struct rdma_loop *loop, const struct ibv_context *context)
+{
+	const struct ibv_async_event removed = {.event_type = IBV_EVENT_DEVICE_FATAL};
+	struct rdma_card *card;
+
+	LIST_FOREACH (card, &loop->cards, link) {
+		if (card->context == context && !card->removed) {
+			card_take_event(card, &removed);
+			card_close_removed(card);
+			return;
+		}
+	}
 }
 
 /* ---- the end ---- */

@@ -105,7 +105,7 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 static void lane_take_back(struct rdma_lane *lane)
 {
 	if (lane->paired) {
-		smd_verbs_pair_destroy(lane->id, lane->pair.qp);
+		smd_verbs_pair_destroy(lane->pair.qp);
 	}
 	if (lane->region) {
 		smd_verbs_region_destroy(lane->region);
@@ -234,7 +234,7 @@ static bool lane_is_alone(const struct rdma_lane *lane)
 /* By the end of its queue pair: after that nothing is read or written. */
 static void lane_become_alone(struct rdma_lane *lane)
 {
-	smd_verbs_pair_destroy(lane->id, lane->pair.qp);
+	smd_verbs_pair_destroy(lane->pair.qp);
 	lane_take_completions(lane);
 	lane->pair.qp = NULL;
 	lane_give_back_posted(lane);

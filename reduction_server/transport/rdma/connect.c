@@ -12,10 +12,15 @@
 
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/origin.h"
+#include "reduction_server/transport/rdma/card.h"
+#include "reduction_server/transport/rdma/listing.h"
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
 
-#define RESOLVE_MS       2000
+#define RESOLVE_MS 2000
+/* With all of connecting, at least: the connection manager sends a lost message again after 4.6 to
+ * 6.1 s. */
+#define PATIENCE_S       8u
 #define REJECTED_NOBODY  8  /* the connection manager's word for: nobody listens there */
 #define REJECTED_BY_END  28 /* and for: the other end says so itself */
 
@@ -56,13 +61,17 @@ static void lane_on_address(struct rdma_lane *lane)
 static void lane_on_route(struct rdma_lane *lane)
 {
 	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
+	struct ibv_context *context;
 	struct smd_error error = {""};
 	int ret;
 
 	if (lane->state != RDMA_LANE_ROUTING) {
 		return; /* it has a queue pair */
 	}
-	ret = smd_rdma_lane_make_pair(lane, lane->id->verbs, lane->id->port_num, &error);
+	ret = smd_rdma_card_of_id(lane->loop, lane->id, &context, &error);
+	if (ret == 0) {
+		ret = smd_rdma_lane_make_pair(lane, context, lane->id->port_num, &error);
+	}
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, error.text);
 		return;
@@ -70,24 +79,32 @@ static void lane_on_route(struct rdma_lane *lane)
 	lane->state = RDMA_LANE_CONNECTING;
 	lane_greet(lane, greeting);
 	ret = smd_verbs_connect(
-		lane->id, greeting, sizeof(greeting), lane->loop->settings.patience);
+		lane->id, lane->pair.qp, greeting, sizeof(greeting), lane->loop->settings.patience);
 	if (ret) {
 		lane_cannot(lane, ret, "the request could not be sent");
 	}
 }
 
-static void lane_on_established(struct rdma_lane *lane, const struct smd_verbs_event *event)
+static void lane_on_response(struct rdma_lane *lane, const struct smd_verbs_event *event)
 {
 	struct smd_error error = {""};
 	int ret;
 
 	if (lane->state != RDMA_LANE_CONNECTING) {
-		return; /* the end that was asked is open since it accepted */
+		return; /* it has come before, or was not asked for */
 	}
 	ret = smd_rdma_greeting_decode(
 		event->private_data, event->private_length, &lane->other, &error);
+	if (ret == 0) {
+		ret = smd_rdma_lane_join_pair(lane, &error);
+	}
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, error.text);
+		return;
+	}
+	ret = smd_verbs_confirm(lane->id);
+	if (ret) {
+		lane_cannot(lane, ret, "the connection could not be confirmed");
 		return;
 	}
 	event_del(lane->patience);
@@ -112,11 +129,22 @@ static void lane_on_rejected(struct rdma_lane *lane, const struct smd_verbs_even
 	}
 }
 
+static unsigned lane_patience_s(const struct rdma_lane *lane)
+{
+	const unsigned set_s = lane->loop->settings.connect_s;
+
+	return set_s > PATIENCE_S ? set_s : PATIENCE_S;
+}
+
 static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 {
+	struct rdma_lane *lane = arg;
+	char text[64];
+
 	(void)fd;
 	(void)what;
-	smd_rdma_lane_end(arg, -ETIMEDOUT, "no answer over RDMA");
+	snprintf(text, sizeof(text), "no answer over RDMA within %u s", lane_patience_s(lane));
+	smd_rdma_lane_end(lane, -ETIMEDOUT, text);
 }
 
 static void lane_on_unreachable(struct rdma_lane *lane)
@@ -144,8 +172,8 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 	case RDMA_CM_EVENT_ROUTE_RESOLVED:
 		lane_on_route(lane);
 		break;
-	case RDMA_CM_EVENT_ESTABLISHED:
-		lane_on_established(lane, event);
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+		lane_on_response(lane, event);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
 		lane_cannot(lane, -EHOSTUNREACH, "no RDMA device leads to the address");
@@ -155,7 +183,6 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		lane_on_unreachable(lane);
 		break;
 	case RDMA_CM_EVENT_REJECTED:
@@ -168,23 +195,79 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 		/* Until each lane has heard, some could still tell the others' ends that this one's
 		 * was lost, as if that had been the other end's fault. */
 		if (lane->device) {
-			lane->device->removed = true;
-			smd_rdma_device_fail(lane->device, -ENODEV, removed);
+			smd_rdma_card_remove(lane->loop, lane->device->context);
 		}
 		smd_rdma_lane_end(lane, -ENODEV, removed);
 		break;
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 		smd_rdma_lane_end(lane, -ENETRESET, "the device's network address has changed");
 		break;
-	default: /* TIMEWAIT_EXIT, MULTICAST_*: nothing that concerns a lane */
+	default: /* ESTABLISHED (who was asked is open since it accepted), TIMEWAIT_EXIT, ... */
 		break;
 	}
+}
+
+/* The address of a port of those that the user has named; of the server's network, if one is. */
+static int lane_choose_source(struct rdma_lane *lane, const struct sockaddr *server,
+	struct sockaddr_storage *out, struct smd_error *error)
+{
+	static const uint8_t none[16];
+	const char *devices = lane->loop->settings.devices;
+	struct smd_rdma_offer there = {.ethernet = true};
+	struct smd_rdma_wish wish = {
+		.devices = devices, .other = &there, .turn = lane->loop->turn++};
+	struct smd_verbs_port port;
+	struct smd_error why = {""};
+	int ret;
+
+	smd_address_bytes(server, there.gid);
+	ret = smd_rdma_listing_choose(lane->loop, &wish, &port, &why);
+	if (ret == -ENETUNREACH) { /* none of RoCE */
+		wish.other = NULL;
+		why = (struct smd_error){""};
+		ret = smd_rdma_listing_choose(lane->loop, &wish, &port, &why);
+	}
+	if (ret) {
+		return smd_error_set(error, -ret, "%s", why.text);
+	}
+	smd_address_of_bytes(port.ethernet ? port.gid : port.address, out);
+	return port.ethernet || memcmp(port.address, none, sizeof(none)) != 0
+		       ? 0
+		       : smd_error_set(error, ENETUNREACH,
+				 "SUMMAND_RDMA_DEVICE: must name a port that has an IP address, "
+				 "got \"%.100s\"",
+				 devices);
+}
+
+/* By the origin, which its owner has chosen; else by the devices that the user has named; else by
+ * what the system chooses. */
+static int lane_resolve(struct rdma_lane *lane, const struct sockaddr *server,
+	const struct smd_origin *origin, struct smd_error *error)
+{
+	const struct sockaddr *from = origin ? (const struct sockaddr *)&origin->address : NULL;
+	struct sockaddr_storage source;
+	int ret = 0;
+
+	if (!from && lane->loop->settings.devices[0]) {
+		ret = lane_choose_source(lane, server, &source, error);
+		from = (const struct sockaddr *)&source;
+	}
+	if (ret) {
+		return ret;
+	}
+	ret = smd_verbs_id_create(lane->loop->channel, &lane->endpoint, &lane->id);
+	if (ret == 0) {
+		ret = smd_verbs_resolve_address(lane->id, from, server, RESOLVE_MS);
+	}
+	return ret ? smd_error_set(error, -ret, "%s: cannot connect over RDMA: %s", lane->peer,
+			     strerror(-ret))
+		   : 0;
 }
 
 static int lane_ask(struct rdma_lane *lane, const char *address, const struct smd_origin *origin,
 	struct smd_error *error)
 {
-	const struct timeval patience = {lane->loop->settings.connect_s, 0};
+	const struct timeval patience = {lane_patience_s(lane), 0};
 	struct addrinfo *list;
 	int ret = smd_rdma_loop_open_channel(lane->loop, error);
 
@@ -194,16 +277,10 @@ static int lane_ask(struct rdma_lane *lane, const char *address, const struct sm
 	if (ret) {
 		return ret;
 	}
-	ret = smd_verbs_id_create(lane->loop->channel, &lane->endpoint, &lane->id);
-	if (ret == 0) {
-		ret = smd_verbs_resolve_address(lane->id,
-			origin ? (const struct sockaddr *)&origin->address : NULL,
-			smd_address_choose(list)->ai_addr, RESOLVE_MS);
-	}
+	ret = lane_resolve(lane, smd_address_choose(list)->ai_addr, origin, error);
 	freeaddrinfo(list);
 	if (ret) {
-		return smd_error_set(
-			error, -ret, "%s: cannot connect over RDMA: %s", address, strerror(-ret));
+		return ret;
 	}
 	lane->patience = evtimer_new(lane->loop->base, lane_on_patience, lane);
 	if (!lane->patience || evtimer_add(lane->patience, &patience) != 0) {
@@ -242,10 +319,54 @@ int smd_rdma_connect(struct event_base *base, const char *address, const struct 
 
 /* ---- the end that is asked ---- */
 
-/* The lane goes to that loop, and accepts. */
-static int lane_accept(struct rdma_lane *lane, struct event_base *base, struct smd_error *error)
+/* Whoever asks again and again does not fill the log. */
+static void lane_tell_unaccepted(const struct rdma_lane *lane, const char *text)
+{
+	smd_log_peer(SMD_LOG_WARN, "rdma", "", "%s: %s", lane->peer, text);
+}
+
+/* Its queue pair is joined, and takes what comes as soon as the other end knows of it. */
+static int lane_accept(struct rdma_lane *lane, struct smd_error *error)
 {
 	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
+	int ret;
+
+	smd_rdma_lane_open(lane);
+	lane_greet(lane, greeting);
+	ret = smd_verbs_accept(
+		lane->id, lane->pair.qp, greeting, sizeof(greeting), lane->loop->settings.patience);
+	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;
+}
+
+static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
+{
+	struct smd_error error = {""};
+
+	if (ret == 0) {
+		ret = lane_accept(lane, &error);
+		text = error.text;
+	}
+	if (ret) {
+		lane_tell_unaccepted(lane, text);
+		smd_rdma_lane_end(lane, ret, text);
+	}
+}
+
+static void lane_on_made(struct rdma_lane *lane, int ret, const char *text)
+{
+	if (ret) {
+		lane_tell_unaccepted(lane, text);
+		smd_rdma_lane_end(lane, ret, text);
+	} else {
+		smd_rdma_lane_join_pair_later(lane, lane_on_joined);
+	}
+}
+
+/* The lane goes to that loop, and is made and accepts: of a shard's when its maker is through. */
+static int lane_begin_accepting(
+	struct rdma_lane *lane, struct event_base *base, struct smd_error *error)
+{
+	struct ibv_context *context;
 	int ret = smd_rdma_loop_get(base, &lane->loop, error);
 
 	if (ret == 0) {
@@ -261,14 +382,20 @@ static int lane_accept(struct rdma_lane *lane, struct event_base *base, struct s
 			error, -ret, "rdma: cannot move the connection: %s", strerror(-ret));
 	}
 	lane->id->context = &lane->endpoint;
-	ret = smd_rdma_lane_make_pair(lane, lane->id->verbs, lane->id->port_num, error);
+	lane->later = lane->loop->serves;
+	ret = smd_rdma_card_of_id(lane->loop, lane->id, &context, error);
 	if (ret) {
 		return ret;
 	}
-	smd_rdma_lane_open(lane);
-	lane_greet(lane, greeting);
-	ret = smd_verbs_accept(lane->id, greeting, sizeof(greeting), lane->loop->settings.patience);
-	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;
+	if (lane->later) {
+		return smd_rdma_lane_make_pair_later(
+			lane, context, lane->id->port_num, lane_on_made, error);
+	}
+	ret = smd_rdma_lane_make_pair(lane, context, lane->id->port_num, error);
+	if (ret == 0) {
+		ret = smd_rdma_lane_join_pair(lane, error);
+	}
+	return ret ? ret : lane_accept(lane, error);
 }
 
 int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
@@ -281,7 +408,7 @@ int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
 	lane->callbacks = callbacks;
 	lane->owner = owner;
 	if (lane->state == RDMA_LANE_REQUESTED) {
-		ret = lane_accept(lane, base, &error);
+		ret = lane_begin_accepting(lane, base, &error);
 	} else if (lane->loop->base != base) {
 		ret = smd_error_set(&error, EINVAL, "rdma: a lane cannot change its loop");
 	} else if (lane->err) {
@@ -289,7 +416,7 @@ int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
 	}
 	if (ret) {
 		lane->state = RDMA_LANE_REQUESTED; /* nothing can be said on it */
-		smd_log_peer(SMD_LOG_WARN, "rdma", "", "%s: %s", lane->peer, error.text);
+		lane_tell_unaccepted(lane, error.text);
 	}
 	return ret;
 }

@@ -48,17 +48,6 @@ static void warn_of_settings(const struct smd_error *error)
 	}
 }
 
-static void warn_of_ignored(const struct rdma_loop *loop)
-{
-	static atomic_flag warned = ATOMIC_FLAG_INIT;
-	struct smd_error text = {""};
-
-	if (smd_rdma_settings_are_ignored(&loop->settings, &text) &&
-		!atomic_flag_test_and_set(&warned)) {
-		smd_log(SMD_LOG_WARN, "rdma", "%s", text.text);
-	}
-}
-
 static int loop_create(struct event_base *base, struct rdma_loop **out, struct smd_error *error)
 {
 	struct rdma_loop *loop = calloc(1, sizeof(*loop));
@@ -72,7 +61,6 @@ static int loop_create(struct event_base *base, struct rdma_loop **out, struct s
 		warn_of_settings(error);
 		goto free_loop;
 	}
-	warn_of_ignored(loop);
 	loop->base = base;
 	loop->turn = first_turn();
 	LIST_INIT(&loop->devices);

@@ -255,9 +255,6 @@ static void lane_know_other(struct rdma_lane *lane, const struct smd_rdma_offer 
 	path->lid = theirs->lid;
 	memcpy(path->gid, theirs->gid, sizeof(path->gid));
 	path->mtu = theirs->mtu < path->port.mtu ? (enum ibv_mtu)theirs->mtu : path->port.mtu;
-	path->service_level = lane->loop->settings.service_level;
-	path->traffic_class = lane->loop->settings.traffic_class;
-	path->patience = lane->loop->settings.patience;
 }
 
 static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,

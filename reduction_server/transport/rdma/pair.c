@@ -87,8 +87,8 @@ static int lane_create_pair(struct rdma_lane *lane)
 
 	for (size_t i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		lane->inline_bytes = wanted[i];
-		ret = smd_verbs_pair_create(lane->id, lane->device->domain, &lane->device->queue,
-			lane->depth, RDMA_RECEIVES, &lane->inline_bytes, &lane->making.qp);
+		ret = smd_verbs_pair_create(lane->device->domain, &lane->device->queue, lane->depth,
+			RDMA_RECEIVES, &lane->inline_bytes, &lane->making.qp);
 		if (ret == 0) {
 			break;
 		}
@@ -98,17 +98,18 @@ static int lane_create_pair(struct rdma_lane *lane)
 
 static int lane_make(struct rdma_lane *lane, struct smd_error *error)
 {
+	const uint16_t pkey = lane->loop->settings.pkey;
 	int ret = lane_register_buffers(lane, error);
 
 	if (ret) {
 		return ret;
 	}
 	ret = lane_create_pair(lane);
-	if (ret == 0 && !lane->id) { /* the connection manager does this itself */
-		ret = smd_verbs_pair_init(
-			lane->making.qp, lane->making.port, lane->loop->settings.pkey);
+	if (ret == 0) {
+		ret = lane->id ? smd_verbs_pair_init_as(lane->making.qp, lane->id, pkey)
+			       : smd_verbs_pair_init(lane->making.qp, lane->making.port, pkey);
 		if (ret) {
-			smd_verbs_pair_destroy(NULL, lane->making.qp);
+			smd_verbs_pair_destroy(lane->making.qp);
 			lane->making.qp = NULL;
 		}
 	}
@@ -122,11 +123,17 @@ static int lane_make(struct rdma_lane *lane, struct smd_error *error)
 
 static int lane_join(struct rdma_lane *lane, struct smd_error *error)
 {
-	int ret = smd_verbs_pair_join(lane->pair.qp, &lane->path);
+	const struct smd_rdma_settings *settings = &lane->loop->settings;
+	int ret;
 
+	lane->path.service_level = settings->service_level;
+	lane->path.traffic_class = settings->traffic_class;
+	lane->path.patience = settings->patience;
+	ret = lane->id ? smd_verbs_pair_join_as(lane->pair.qp, lane->id, &lane->path)
+		       : smd_verbs_pair_join(lane->pair.qp, &lane->path);
 	return ret ? smd_error_set(error, -ret,
 			     "rdma: the queue pair on %s cannot be connected: %s",
-			     lane->path.port.name, strerror(-ret))
+			     ibv_get_device_name(lane->device->context->device), strerror(-ret))
 		   : 0;
 }
 

@@ -1,6 +1,6 @@
 /*
- * What a loop's lanes over a carrier will share is made before there are any: the devices of the
- * ports that they will be on are open, their queues are there, and memory is registered. Else the
+ * What a loop's lanes will share is made before there are any: the devices of the ports that they
+ * will be on are open, their queues are there, and memory is registered. Else the
  * first lane would do it, and what is registered at its first use would be in the midst of a chunk.
  */
 #include <errno.h>
@@ -67,12 +67,15 @@ void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned s
 	loop->first = smd_rdma_port_first(addresses);
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
 		struct smd_rdma_way way;
+		/* The connection manager goes by the address alone. */
+		bool stays = loop->settings.by_manager;
 		struct smd_rdma_wish wish = {
-			.devices = loop->settings.devices,
+			.devices = stays ? "" : loop->settings.devices,
 			.local = way.local,
 			.interface = way.interface,
-			.turn = shard,
-			.first = loop->first,
+			.turn = stays ? 0 : shard,
+			.first = stays ? 0 : loop->first,
+			.stays = stays,
 		};
 
 		if (smd_rdma_port_listens(address, "", &way)) {

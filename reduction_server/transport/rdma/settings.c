@@ -135,26 +135,3 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 	out->connect_s = connect_patience_s(out->patience.timeout);
 	return ret;
 }
-
-bool smd_rdma_settings_are_ignored(const struct smd_rdma_settings *settings, struct smd_error *text)
-{
-	static const char *const names[] = {"SUMMAND_RDMA_DEVICE", "SUMMAND_RDMA_TRAFFIC_CLASS",
-		"SUMMAND_RDMA_SERVICE_LEVEL", "SUMMAND_RDMA_PKEY"};
-	char set[128] = "";
-
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		const char *value = getenv(names[i]);
-		size_t length = strlen(set);
-
-		if (value && *value) {
-			snprintf(set + length, sizeof(set) - length, "%s%s", length ? ", " : "",
-				names[i]);
-		}
-	}
-	if (!settings->by_manager || !set[0]) {
-		return false;
-	}
-	smd_error_set(text, EINVAL,
-		"SUMMAND_RDMA_CONNECT: must be tcp for %s to be heeded, got \"cm\"", set);
-	return true;
-}

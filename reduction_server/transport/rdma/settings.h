@@ -15,7 +15,7 @@ struct smd_rdma_settings {
 	unsigned connect_s; /* patience with all of connecting */
 	bool relaxed;       /* payloads are written to memory in any order */
 	bool by_manager;    /* lanes are made by the connection manager, and not over TCP lanes, */
-	char devices[256];  /* where these are used, as in NCCL_IB_HCA; empty: any */
+	char devices[256];  /* on these, as in NCCL_IB_HCA; empty: any */
 	uint8_t service_level;
 	uint8_t traffic_class;
 	uint8_t pkey;   /* the partition's index in the port's table */
@@ -25,10 +25,5 @@ struct smd_rdma_settings {
 
 /* 0, or -EINVAL with a text. */
 int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *error);
-
-/* Whether variables are set that the connection manager ignores, which is to make the lanes; the
- * text names them. */
-bool smd_rdma_settings_are_ignored(
-	const struct smd_rdma_settings *settings, struct smd_error *text);
 
 #endif

@@ -3,13 +3,19 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <pthread.h>
 #include <string.h>
 
 #define HOPS_MOST         64
 #define VENDOR_BROADCOM   0x14e4u /* bnxt_re */
 #define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
+/* What a queue pair must be told to receive, and then to send. */
+#define RECEIVE_MASK                                                                               \
+	(IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |                           \
+		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER)
+#define SEND_MASK                                                                                  \
+	(IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |                    \
+		IBV_QP_MAX_QP_RD_ATOMIC)
 
 /* The calls that return -1 and set errno. */
 static int from_errno(int ret)
@@ -191,18 +197,9 @@ void smd_verbs_id_destroy(struct rdma_cm_id *id)
 	rdma_destroy_id(id);
 }
 
-int smd_verbs_bind(struct rdma_cm_id *id, const uint8_t address[16])
+int smd_verbs_bind(struct rdma_cm_id *id, const struct sockaddr *address)
 {
-	struct sockaddr_in6 v6 = {.sin6_family = AF_INET6};
-	struct sockaddr_in v4 = {.sin_family = AF_INET};
-	struct sockaddr *name = (struct sockaddr *)&v6;
-
-	memcpy(&v6.sin6_addr, address, 16);
-	if (IN6_IS_ADDR_V4MAPPED(&v6.sin6_addr)) {
-		memcpy(&v4.sin_addr, address + 12, 4);
-		name = (struct sockaddr *)&v4;
-	}
-	return from_errno(rdma_bind_addr(id, name));
+	return from_errno(rdma_bind_addr(id, (struct sockaddr *)address));
 }
 
 int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int backlog)
@@ -233,40 +230,37 @@ int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms)
 	return from_errno(rdma_resolve_route(id, ms));
 }
 
-static void set_ack_timeout(struct rdma_cm_id *id, uint8_t timeout)
-{
-	/* Without it a machine that is gone is found out a little later. */
-	(void)rdma_set_option(
-		id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
-}
-
 static struct rdma_conn_param connection(
-	const void *private_data, uint8_t length, uint8_t retries)
+	const struct ibv_qp *pair, const void *private_data, uint8_t length, uint8_t retries)
 {
 	return (struct rdma_conn_param){
 		.private_data = private_data,
 		.private_data_len = length,
 		.retry_count = retries,
 		.rnr_retry_count = RETRIES_NOT_READY,
+		.qp_num = pair->qp_num,
 	};
 }
 
-int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length,
-	struct smd_verbs_patience patience)
+int smd_verbs_connect(struct rdma_cm_id *id, const struct ibv_qp *pair, const void *private_data,
+	uint8_t length, struct smd_verbs_patience patience)
 {
-	struct rdma_conn_param param = connection(private_data, length, patience.retries);
+	struct rdma_conn_param param = connection(pair, private_data, length, patience.retries);
 
-	set_ack_timeout(id, patience.timeout);
 	return from_errno(rdma_connect(id, &param));
 }
 
-int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length,
-	struct smd_verbs_patience patience)
+int smd_verbs_accept(struct rdma_cm_id *id, const struct ibv_qp *pair, const void *private_data,
+	uint8_t length, struct smd_verbs_patience patience)
 {
-	struct rdma_conn_param param = connection(private_data, length, patience.retries);
+	struct rdma_conn_param param = connection(pair, private_data, length, patience.retries);
 
-	set_ack_timeout(id, patience.timeout);
 	return from_errno(rdma_accept(id, &param));
+}
+
+int smd_verbs_confirm(struct rdma_cm_id *id)
+{
+	return from_errno(rdma_establish(id));
 }
 
 int smd_verbs_reject(struct rdma_cm_id *id, const void *private_data, uint8_t length)
@@ -353,9 +347,8 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completio
 
 /* ---- queue pairs ---- */
 
-int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
-	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes,
-	struct ibv_qp **out)
+int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, uint32_t sends,
+	uint32_t receives, uint32_t *inline_bytes, struct ibv_qp **out)
 {
 	struct ibv_qp_init_attr attributes = {
 		.send_cq = queue->cq,
@@ -371,22 +364,14 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 			},
 	};
 
-	if (id) {
-		*out = rdma_create_qp(id, domain, &attributes) == 0 ? id->qp : NULL;
-	} else {
-		*out = ibv_create_qp(domain, &attributes);
-	}
+	*out = ibv_create_qp(domain, &attributes);
 	*inline_bytes = attributes.cap.max_inline_data;
 	return *out ? 0 : -errno;
 }
 
-void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *pair)
+void smd_verbs_pair_destroy(struct ibv_qp *pair)
 {
-	if (id) {
-		rdma_destroy_qp(id);
-	} else {
-		ibv_destroy_qp(pair);
-	}
+	ibv_destroy_qp(pair);
 }
 
 int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey)
@@ -400,6 +385,32 @@ int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey)
 
 	return from_value(ibv_modify_qp(pair, &attributes,
 		IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
+}
+
+/* What the connection manager knows of a queue pair's way to that state. Some kernels set bits of
+ * their own. */
+static int pair_ask(
+	struct rdma_cm_id *id, enum ibv_qp_state state, struct ibv_qp_attr *out, int *mask)
+{
+	int ret;
+
+	*mask = 0;
+	*out = (struct ibv_qp_attr){.qp_state = state};
+	ret = from_errno(rdma_init_qp_attr(id, out, mask));
+	*mask &= IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS |
+		 RECEIVE_MASK | SEND_MASK;
+	return ret;
+}
+
+int smd_verbs_pair_init_as(struct ibv_qp *pair, struct rdma_cm_id *id, uint16_t pkey)
+{
+	struct ibv_qp_attr attributes;
+	int mask;
+	int ret = pair_ask(id, IBV_QPS_INIT, &attributes, &mask);
+
+	attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE;
+	attributes.pkey_index = pkey ? pkey : attributes.pkey_index;
+	return ret ? ret : from_value(ibv_modify_qp(pair, &attributes, mask));
 }
 
 /* Ready to receive. A subnet manager's path goes by the lid; what crosses a router, or Ethernet,
@@ -431,9 +442,7 @@ static int pair_receive(struct ibv_qp *pair, const struct smd_verbs_path *path)
 	};
 
 	memcpy(attributes.ah_attr.grh.dgid.raw, path->gid, sizeof(path->gid));
-	return from_value(ibv_modify_qp(pair, &attributes,
-		IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER));
+	return from_value(ibv_modify_qp(pair, &attributes, IBV_QP_STATE | RECEIVE_MASK));
 }
 
 int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path)
@@ -448,10 +457,39 @@ int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path)
 	};
 	int ret = pair_receive(pair, path);
 
-	return ret ? ret
-		   : from_value(ibv_modify_qp(pair, &attributes,
-			     IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-				     IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC));
+	return ret ? ret : from_value(ibv_modify_qp(pair, &attributes, IBV_QP_STATE | SEND_MASK));
+}
+
+static int pair_receive_as(
+	struct ibv_qp *pair, struct rdma_cm_id *id, const struct smd_verbs_path *path)
+{
+	struct ibv_qp_attr attributes;
+	int mask;
+	int ret = pair_ask(id, IBV_QPS_RTR, &attributes, &mask);
+	struct ibv_ah_attr *way = &attributes.ah_attr;
+
+	way->sl = path->service_level ? path->service_level : way->sl;
+	way->grh.traffic_class = path->traffic_class ? path->traffic_class : way->grh.traffic_class;
+	return ret ? ret : from_value(ibv_modify_qp(pair, &attributes, mask));
+}
+
+int smd_verbs_pair_join_as(
+	struct ibv_qp *pair, struct rdma_cm_id *id, const struct smd_verbs_path *path)
+{
+	struct ibv_qp_attr attributes;
+	int mask;
+	int ret = pair_receive_as(pair, id, path);
+
+	if (ret == 0) {
+		ret = pair_ask(id, IBV_QPS_RTS, &attributes, &mask);
+	}
+	if (ret) {
+		return ret;
+	}
+	attributes.timeout = path->patience.timeout;
+	attributes.retry_cnt = path->patience.retries;
+	attributes.rnr_retry = RETRIES_NOT_READY;
+	return from_value(ibv_modify_qp(pair, &attributes, mask));
 }
 
 int smd_verbs_post_send(struct ibv_qp *pair, struct ibv_send_wr *chain)

@@ -70,9 +70,8 @@ int smd_verbs_event_take(struct rdma_event_channel *channel, struct smd_verbs_ev
 
 int smd_verbs_id_create(struct rdma_event_channel *channel, void *context, struct rdma_cm_id **out);
 void smd_verbs_id_destroy(struct rdma_cm_id *id);
-/* Ties the id to the device that has this address (IPv6, or IPv4 as a part of it), of whose removal
- * it is then told. */
-int smd_verbs_bind(struct rdma_cm_id *id, const uint8_t address[16]);
+/* Ties the id to the device that has this address, of whose removal it is then told. */
+int smd_verbs_bind(struct rdma_cm_id *id, const struct sockaddr *address);
 int smd_verbs_listen(struct rdma_cm_id *id, const struct sockaddr *address, int backlog);
 /* The id's further events come on that channel. Waits for those that are being handled. */
 int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel);
@@ -80,13 +79,16 @@ int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *source,
 	const struct sockaddr *address, int ms);
 int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms);
-int smd_verbs_connect(struct rdma_cm_id *id, const void *private_data, uint8_t length,
-	struct smd_verbs_patience patience);
-int smd_verbs_accept(struct rdma_cm_id *id, const void *private_data, uint8_t length,
-	struct smd_verbs_patience patience);
+/* For that queue pair, which is none of the id's: the id only finds the other end's. Who connects
+ * is told of the answer (CONNECT_RESPONSE), joins the pair, and then confirms. */
+int smd_verbs_connect(struct rdma_cm_id *id, const struct ibv_qp *pair, const void *private_data,
+	uint8_t length, struct smd_verbs_patience patience);
+int smd_verbs_accept(struct rdma_cm_id *id, const struct ibv_qp *pair, const void *private_data,
+	uint8_t length, struct smd_verbs_patience patience);
+int smd_verbs_confirm(struct rdma_cm_id *id);
 int smd_verbs_reject(struct rdma_cm_id *id, const void *private_data, uint8_t length);
 
-/* ---- devices and ports, for queue pairs that are made without the connection manager ---- */
+/* ---- devices and ports ---- */
 
 /* One address of a port that is up: where a queue pair can be, and by which it is reached. */
 struct smd_verbs_port {
@@ -139,18 +141,19 @@ void smd_verbs_queue_quiet(struct smd_verbs_queue *queue);
 int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completions, int n);
 
 /*
- * A queue pair on the id, or (NULL) one that smd_verbs_pair_join() connects; for `sends` and
- * `receives` work requests (receives without memory). *inline_bytes is what is wanted, and what
- * there is; an error where that is less. Remote writes into its domain are let in.
+ * A queue pair for `sends` and `receives` work requests (receives without memory). *inline_bytes is
+ * what is wanted, and what there is; an error where that is less. Remote writes into its domain are
+ * let in.
  */
-int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
-	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes,
-	struct ibv_qp **out);
+int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, uint32_t sends,
+	uint32_t receives, uint32_t *inline_bytes, struct ibv_qp **out);
 /* When this returns nothing is read or written on the pair's behalf any more. */
-void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *pair);
-/* Lets receives be posted to a pair without an id, of the partition at that place of the port's
- * table. */
+void smd_verbs_pair_destroy(struct ibv_qp *pair);
+/* Lets receives be posted to a pair, of the partition at that place of the port's table. */
 int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey);
+/* The same of a pair that will be joined as the id says; pkey 0: of the id's partition. Any thread.
+ */
+int smd_verbs_pair_init_as(struct ibv_qp *pair, struct rdma_cm_id *id, uint16_t pkey);
 
 /* What the two ends of a queue pair must know of each other, and how it travels. */
 struct smd_verbs_path {
@@ -167,6 +170,10 @@ struct smd_verbs_path {
 };
 /* From then on it receives and sends. */
 int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path);
+/* The same, to the other end of the id, which knows the way: of `path` hold the patience, and level
+ * and class where they are not 0. Any thread. */
+int smd_verbs_pair_join_as(
+	struct ibv_qp *pair, struct rdma_cm_id *id, const struct smd_verbs_path *path);
 int smd_verbs_post_send(struct ibv_qp *pair, struct ibv_send_wr *chain);
 int smd_verbs_post_receive(struct ibv_qp *pair, struct ibv_recv_wr *chain);
 

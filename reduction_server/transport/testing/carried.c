@@ -96,7 +96,7 @@ static const struct smd_lane_callbacks carrier_callbacks = {
 
 static const char *carried_carrier(void)
 {
-	return "tcp";
+	return atomic_load(&smd_carried_trials.itself) ? NULL : "tcp";
 }
 
 static int carried_check(const char *address, struct smd_error *error)
@@ -140,6 +140,26 @@ static void carried_on_soon(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
+static struct carried_lane *carried_create(
+	struct event_base *base, const struct smd_lane_callbacks *callbacks, void *owner)
+{
+	struct carried_lane *lane = calloc(1, sizeof(*lane));
+
+	if (!lane) {
+		return NULL;
+	}
+	lane->lane.ops = &smd_transport_carried;
+	lane->base = base;
+	lane->callbacks = callbacks;
+	lane->owner = owner;
+	lane->soon = evtimer_new(base, carried_on_soon, lane);
+	if (!lane->soon) {
+		free(lane);
+		return NULL;
+	}
+	return lane;
+}
+
 static int carried_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
 	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
 	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
@@ -150,20 +170,11 @@ static int carried_offer(struct event_base *base, const struct smd_lane *carrier
 	if (take_one(&smd_carried_trials.refuse)) {
 		return smd_error_set(error, ENOSPC, "it is to be refused");
 	}
-	lane = calloc(1, sizeof(*lane));
+	lane = carried_create(base, callbacks, owner);
 	if (!lane) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	lane->lane.ops = &smd_transport_carried;
-	lane->base = base;
-	lane->callbacks = callbacks;
-	lane->owner = owner;
 	lane->answers = other != NULL;
-	lane->soon = evtimer_new(base, carried_on_soon, lane);
-	if (!lane->soon) {
-		free(lane);
-		return smd_error_set(error, ENOMEM, "out of memory");
-	}
 	snprintf(lane->peer, sizeof(lane->peer), "%s", smd_lane_peer_name(carrier));
 	lane->offers = callbacks->on_offered != NULL;
 	if (lane->offers) {
@@ -192,6 +203,54 @@ static int carried_join(struct smd_lane *outer, struct smd_lane *carrier,
 	lane->carrier = carrier;
 	carrier->ops->set_owner(carrier, &carrier_callbacks, lane);
 	event_active(lane->soon, EV_TIMEOUT, 1);
+	return 0;
+}
+
+/* ---- connecting by itself ---- */
+
+static void carrier_on_open(void *owner)
+{
+	struct carried_lane *lane = owner;
+
+	if (!take_one(&smd_carried_trials.silent)) {
+		event_active(lane->soon, EV_TIMEOUT, 1);
+	}
+}
+
+static const struct smd_lane_callbacks itself_callbacks = {
+	.on_open = carrier_on_open,
+	.on_header = carrier_on_header,
+	.on_frame = carrier_on_frame,
+	.on_closed = carrier_on_closed,
+};
+
+static int carried_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
+{
+	struct carried_lane *lane;
+	int ret;
+
+	if (!atomic_load(&smd_carried_trials.itself)) {
+		return smd_carried_connect(
+			base, address, origin, shard, callbacks, owner, out, error);
+	}
+	lane = carried_create(base, callbacks, owner);
+	if (!lane) {
+		return smd_error_set(error, ENOMEM, "out of memory");
+	}
+	ret = smd_transport_tcp.connect(
+		base, address, origin, shard, &itself_callbacks, lane, &lane->carrier, error);
+	if (ret) {
+		event_free(lane->soon);
+		free(lane);
+		return ret;
+	}
+	snprintf(lane->peer, sizeof(lane->peer), "%s", address);
+	carried_count(lane);
+	lane->times_out =
+		!take_one(&smd_carried_trials.open) && take_one(&smd_carried_trials.time_out);
+	*out = &lane->lane;
 	return 0;
 }
 
@@ -262,7 +321,8 @@ const struct smd_transport_ops smd_transport_carried = {
 	.offer = carried_offer,
 	.join = carried_join,
 	.listen = smd_carried_listen,
-	.connect = smd_carried_connect,
+	.times_out = true,
+	.connect = carried_connect,
 	.attach = carried_attach,
 	.send = carried_send,
 	.cancel = carried_cancel,

@@ -1,8 +1,9 @@
 /*
  * Lanes that are made over others, between the handshake and WELCOME (PAIR): how a worker and a
  * server come to them, do without, try again, and hold off who has not shown that he has the job's
- * token. The transport is one of tests (transport/testing/carried.h); RDMA's own part is in
- * tests/unit/rdma/test_rdma_offer.c.
+ * token. What of that holds for lanes that take as much to make and connect by themselves is here,
+ * too. The transport is one of tests (transport/testing/carried.h); RDMA's own part is in
+ * tests/unit/rdma/test_rdma_offer.c and test_rdma_connect.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -89,7 +90,7 @@ static struct smd_server_config configure(
 	return (struct smd_server_config){.shards = shards,
 		.chunk_bytes = CHUNK,
 		.memory_bytes = (size_t)shards * 16 * SMD_BUFFER_POOL_STRIDE(CHUNK),
-		.transports = {[1] = {also ? &moody : NULL, true}},
+		.transports = {[1] = {also && !smd_carried_trials.itself ? &moody : NULL, true}},
 		.tokens = tokens,
 		.greeting_s = 2};
 }
@@ -276,6 +277,7 @@ static void what_has_worked_is_tried_when_a_server_returns(void **state)
 		configure(1, true, NULL), configure(1, false, NULL)};
 	struct smd_context_options options = {
 		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
+	const unsigned first = smd_carried_trials.itself ? 2 : 1;
 	smd_context *context;
 	struct pool pool;
 
@@ -284,12 +286,12 @@ static void what_has_worked_is_tried_when_a_server_returns(void **state)
 	options.servers = pool.list;
 	capture_begin();
 	assert_int_equal(smd_context_create(&options, &context), 0);
-	assert_int_equal(capture_count("goes over carried"), 1);
+	assert_int_equal(capture_count("goes over carried"), first);
 	for (unsigned i = 0; i < 2; i++) {
 		smd_carried_trials.time_out = i == 0;
 		return_server(&pool, &both[0], 1 + i);
 		assert_int_equal(smd_carried_trials.time_out, 0);
-		assert_int_equal(capture_count("goes over carried"), 1 + i);
+		assert_int_equal(capture_count("goes over carried"), first + i);
 	}
 	smd_context_destroy(context);
 	capture_end();
@@ -559,6 +561,123 @@ static void silent_servers_keep_nobody_waiting(void **state)
 	event_base_free(base);
 }
 
+/* ---- lanes that connect by themselves, as by RDMA's connection manager ---- */
+
+static int itself_connect(struct event_base *base, const char *address,
+	const struct smd_origin *origin, unsigned shard, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_error *error)
+{
+	int ret;
+
+	if (atomic_load(&moods.workers)) {
+		atomic_fetch_sub(&moods.workers, 1);
+		return smd_error_set(error, -moods.err, "it is in no mood");
+	}
+	ret = smd_transport_find("carried")->connect(
+		base, address, origin, shard, callbacks, owner, out, error);
+	if (ret == 0) {
+		(*out)->ops = &moody;
+	}
+	return ret;
+}
+
+static int set_up_itself(void **state)
+{
+	set_up(state);
+	moody.connect = itself_connect;
+	smd_carried_trials.itself = true;
+	return 0;
+}
+
+static int tear_down_itself(void **state)
+{
+	(void)state;
+	smd_carried_trials.itself = false;
+	return 0;
+}
+
+static void few_connect_at_once(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", SMD_SHARDS_MAX, false, NULL);
+	assert_int_equal(work(&pool, "carried", 60), 0);
+	assert_in_range(smd_carried_trials.most, 2, 8);
+	assert_int_equal(smd_carried_trials.answering, 0);
+	pool_stop(&pool);
+}
+
+static void what_passes_is_tried_once_more_by_itself(void **state)
+{
+	static const int passes[] = {-EAGAIN, -EBUSY, -EIO};
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 1, false, NULL);
+	for (size_t i = 0; i < 1 + sizeof(passes) / sizeof(passes[0]); i++) {
+		moods.err = i ? passes[i - 1] : 0;
+		moods.workers = i > 0;
+		smd_carried_trials.time_out = i == 0;
+		capture_begin();
+		assert_int_equal(work(&pool, "either", 60), 0);
+		assert_true(capture_has("tries carried again: it is", NULL));
+		assert_true(capture_has("shard 0: goes over carried", NULL));
+		capture_end();
+	}
+	pool_stop(&pool);
+}
+
+/* A fabric that drops all, or a server without a device: one lane of each server finds it out. */
+static void who_does_not_answer_is_asked_by_one_lane(void **state)
+{
+	enum { ALL = 1000, SERVERS = 8, SHARDS = 8 };
+	struct smd_server_config configs[SERVERS];
+	struct pool pool;
+
+	(void)state;
+	for (int i = 0; i < SERVERS; i++) {
+		configs[i] = configure(SHARDS, false, NULL);
+	}
+	pool_start(&pool, "tcp", SERVERS, configs);
+	smd_carried_trials.time_out = ALL;
+	capture_begin();
+	assert_int_equal(work(&pool, "either", 60), 0);
+	assert_in_range(ALL - smd_carried_trials.time_out, 4, SERVERS * 2);
+	assert_true(capture_has(
+		"go over tcp: it does not answer over carried: it is to time out", "warn"));
+	assert_true(capture_has(
+		"nothing comes over carried from 2 servers: lanes to all servers go over tcp",
+		"warn"));
+	capture_end();
+	pool_stop(&pool);
+}
+
+/* As one that is made over another is. */
+static void what_has_worked_by_itself_is_tried_when_a_server_returns(void **state)
+{
+	what_has_worked_is_tried_when_a_server_returns(state);
+}
+
+/* The next transport must have its time, whatever the first one's patience is. */
+static void half_of_the_time_is_left_for_others(void **state)
+{
+	enum { ALL = 1000 };
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 2, false, NULL);
+	smd_carried_trials.silent = ALL;
+	capture_begin();
+	assert_int_equal(work(&pool, "either", 2), 0);
+	assert_true(capture_has(
+		"tries tcp after carried: no answer within half of the time to connect", NULL));
+	assert_int_equal(capture_count("goes over tcp"), 2);
+	capture_end();
+	smd_carried_trials.silent = 0;
+	pool_stop(&pool);
+}
+
 /* ---- by hand ---- */
 
 /* Through the handshake with a server that has a token, up to its PAIR. */
@@ -656,6 +775,8 @@ static void nothing_else_answers_an_offer(void **state)
 
 #define TEST(test) cmocka_unit_test_setup(test, set_up)
 
+#define ITSELF(test) cmocka_unit_test_setup_teardown(test, set_up_itself, tear_down_itself)
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -676,6 +797,11 @@ int main(void)
 		TEST(mixed_lanes_are_told),
 		TEST(mixed_lanes_of_a_server_that_returns_are_told),
 		TEST(silent_servers_keep_nobody_waiting),
+		ITSELF(few_connect_at_once),
+		ITSELF(what_passes_is_tried_once_more_by_itself),
+		ITSELF(who_does_not_answer_is_asked_by_one_lane),
+		ITSELF(what_has_worked_by_itself_is_tried_when_a_server_returns),
+		ITSELF(half_of_the_time_is_left_for_others),
 		TEST(one_that_takes_no_other_lanes_refuses_them),
 		TEST(offers_are_proved),
 		TEST(nothing_else_answers_an_offer),

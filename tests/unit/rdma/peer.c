@@ -32,6 +32,17 @@ void stage_turn(struct link *link)
 	}
 }
 
+unsigned stage_idle(struct link *link)
+{
+	bool connects = script.connects;
+	struct peer peer;
+
+	peer_open(&peer, link);
+	peer_close(&peer, link);
+	script.connects = connects;
+	return script.live;
+}
+
 static int peer_on_header(
 	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
@@ -99,7 +110,7 @@ void peer_accept(struct peer *peer, struct link *link)
 	peer->own.address = (uintptr_t)peer->receive_buffers;
 	peer->own.key = script_expose(peer->receive_buffers, size);
 	smd_rdma_greeting_encode(&peer->own, greeting);
-	script_tell(peer->id, RDMA_CM_EVENT_ESTABLISHED, 0, greeting, sizeof(greeting));
+	script_tell(peer->id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, greeting, sizeof(greeting));
 	stage_turn(link);
 }
 

@@ -29,6 +29,9 @@ int stage_tear_down(void **state);
 /* Everything that is due: events, completions, what is to be posted; not more than that. */
 void stage_turn(struct link *link);
 
+/* How many objects there are before a lane, when one has been there: its card stays open. */
+unsigned stage_idle(struct link *link);
+
 /* Begins to connect. */
 void peer_begin(struct peer *peer, struct link *link);
 /* The same until the address, the route is known; until the lane has asked. */

@@ -265,9 +265,8 @@ static void queue_push(struct script_queue *queue, struct script_pair *pair, uns
 
 /* ---- queue pairs ---- */
 
-int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
-	struct smd_verbs_queue *queue, uint32_t sends, uint32_t receives, uint32_t *inline_bytes,
-	struct ibv_qp **out)
+int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, uint32_t sends,
+	uint32_t receives, uint32_t *inline_bytes, struct ibv_qp **out)
 {
 	static atomic_uint numbers;
 	struct script_pair *pair;
@@ -285,7 +284,7 @@ int smd_verbs_pair_create(struct rdma_cm_id *id, struct ibv_pd *domain,
 	}
 	pair = calloc(1, sizeof(*pair));
 	pair->qp.qp_num = ++numbers & 0xffffffu;
-	pair->id = id ? script_id_of(id) : script_by_hand_create(pair->qp.qp_num);
+	pair->id = script_by_hand_create(pair->qp.qp_num);
 	pair->queue = queue_of(queue);
 	pair->queue->pairs++;
 	pair->sends_most = sends;
@@ -310,7 +309,39 @@ struct rdma_cm_id *script_id_of_pair(const struct ibv_qp *qp)
 	return &pair_of_qp(qp)->id->id;
 }
 
-void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *qp)
+/* From now on tests know it by that id. */
+int smd_verbs_pair_init_as(struct ibv_qp *qp, struct rdma_cm_id *id, uint16_t pkey)
+{
+	struct script_pair *pair = pair_of_qp(qp);
+	int err = script_fault(SCRIPT_pair_init);
+
+	script.pkey = pkey;
+	if (err) {
+		return err;
+	}
+	pthread_mutex_lock(&device_lock);
+	script_by_hand_destroy(pair->id);
+	pair->id = script_id_of(id);
+	pair->id->pair = pair;
+	id->qp = qp;
+	pthread_mutex_unlock(&device_lock);
+	return 0;
+}
+
+int smd_verbs_pair_join_as(
+	struct ibv_qp *qp, struct rdma_cm_id *id, const struct smd_verbs_path *path)
+{
+	int err = script_fault(SCRIPT_pair_join);
+
+	if (pair_of_qp(qp)->id != script_id_of(id)) {
+		script_stop("a queue pair is joined as another id says");
+	}
+	script.path = *path;
+	script_id_of(id)->joined |= err == 0;
+	return err;
+}
+
+void smd_verbs_pair_destroy(struct ibv_qp *qp)
 {
 	struct script_pair *pair = pair_of_qp(qp);
 	struct script_id *own = pair->id;
@@ -341,7 +372,7 @@ void smd_verbs_pair_destroy(struct rdma_cm_id *id, struct ibv_qp *qp)
 	own->pair = NULL;
 	own->id.qp = NULL;
 	script.live--;
-	if (!id) {
+	if (own->by_hand) {
 		script_by_hand_destroy(own);
 	}
 	pthread_mutex_unlock(&device_lock);
@@ -416,7 +447,7 @@ static int pair_post_send(struct script_pair *pair, struct ibv_send_wr *chain, i
 {
 	struct rdma_cm_id *id = &pair->id->id;
 
-	if (pair->id->by_hand && !pair->id->joined) {
+	if (!pair->id->joined) {
 		script_stop("a queue pair sends before it is joined");
 	}
 	for (; err == 0 && chain; chain = chain->next) {

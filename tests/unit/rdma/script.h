@@ -31,6 +31,7 @@
 	X(resolve_address)                                                                         \
 	X(resolve_route)                                                                           \
 	X(connect)                                                                                 \
+	X(confirm)                                                                                 \
 	X(accept)                                                                                  \
 	X(reject)                                                                                  \
 	X(query)                                                                                   \
@@ -91,6 +92,7 @@ struct script {
 	struct script_call calls[SCRIPT_CALLS_END];
 	struct smd_verbs_port ports[SCRIPT_PORTS_MOST]; /* of "script0" and "script1", `nports` */
 	int nports;
+	uint8_t source[16]; /* of the address that was last resolved; zeros: none was told */
 	struct smd_verbs_path path; /* by which a pair was last joined */
 	uint16_t pkey; /* of the last pair that was made ready */
 	struct smd_verbs_patience patience; /* of the last pair that was connected or accepted */

@@ -6,6 +6,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "reduction_server/transport/address.h"
 #include "tests/unit/rdma/script_parts.h"
 
 #define REJECTED_NOBODY 8
@@ -209,7 +210,7 @@ int smd_verbs_migrate(struct rdma_cm_id *outer, struct rdma_event_channel *chann
 	return err;
 }
 
-int smd_verbs_bind(struct rdma_cm_id *id, const uint8_t address[16])
+int smd_verbs_bind(struct rdma_cm_id *id, const struct sockaddr *address)
 {
 	int err = script_fault(SCRIPT_bind);
 
@@ -245,9 +246,12 @@ int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *sour
 {
 	int err = script_fault(SCRIPT_resolve_address);
 
-	(void)source;
 	(void)address;
 	(void)ms;
+	memset(script.source, 0, sizeof(script.source));
+	if (source) {
+		smd_address_bytes(source, script.source);
+	}
 	if (err == 0 && script.connects) {
 		script_tell(id, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0);
 	}
@@ -304,12 +308,22 @@ struct rdma_cm_id *script_request(const void *data, size_t length)
 	return &id->id;
 }
 
-int smd_verbs_connect(struct rdma_cm_id *outer, const void *private_data, uint8_t length,
-	struct smd_verbs_patience patience)
+/* Of a pair that is not ready, or another's, the other end would learn a number that is none. */
+static void check_pair(const struct script_id *id, const struct ibv_qp *pair, bool joined)
+{
+	if (id->id.qp != pair || id->joined != joined) {
+		script_stop("an id tells of a queue pair that is not %s as it says",
+			joined ? "joined" : "made ready");
+	}
+}
+
+int smd_verbs_connect(struct rdma_cm_id *outer, const struct ibv_qp *pair, const void *private_data,
+	uint8_t length, struct smd_verbs_patience patience)
 {
 	struct script_id *id = script_id_of(outer);
 	int err = script_fault(SCRIPT_connect);
 
+	check_pair(id, pair, false);
 	script.patience = patience;
 	if (err) {
 		return err;
@@ -328,12 +342,29 @@ int smd_verbs_connect(struct rdma_cm_id *outer, const void *private_data, uint8_
 	return 0;
 }
 
-int smd_verbs_accept(struct rdma_cm_id *outer, const void *private_data, uint8_t length,
-	struct smd_verbs_patience patience)
+/* The other end, which has accepted, is told. */
+int smd_verbs_confirm(struct rdma_cm_id *outer)
+{
+	struct script_id *id = script_id_of(outer);
+	int err = script_fault(SCRIPT_confirm);
+
+	check_pair(id, outer->qp, true);
+	if (err == 0) {
+		id->connected = true;
+		if (id->peer) {
+			tell(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+		}
+	}
+	return err;
+}
+
+int smd_verbs_accept(struct rdma_cm_id *outer, const struct ibv_qp *pair, const void *private_data,
+	uint8_t length, struct smd_verbs_patience patience)
 {
 	struct script_id *id = script_id_of(outer);
 	int err = script_fault(SCRIPT_accept);
 
+	check_pair(id, pair, true);
 	script.patience = patience;
 	if (err) {
 		return err;
@@ -341,9 +372,7 @@ int smd_verbs_accept(struct rdma_cm_id *outer, const void *private_data, uint8_t
 	id_say(id, private_data, length);
 	id->connected = true;
 	if (id->peer) {
-		id->peer->connected = true;
-		tell(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0, private_data, length);
-		tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
+		tell(id->peer, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, private_data, length);
 	}
 	return 0;
 }

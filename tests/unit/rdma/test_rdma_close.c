@@ -44,7 +44,7 @@ static void any_number_of_control_frames_leaves_while_the_other_end_takes(void *
 {
 	enum { FRAMES = 200 };
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 	struct peer peer;
 	struct end rest;
 
@@ -65,7 +65,7 @@ static void what_nobody_takes_is_given_back_at_once(void **state)
 {
 	enum { FRAMES = 50 };
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 
 	for (int acknowledged = 0; acknowledged < 2; acknowledged++) {
 		struct parcel parcels[FRAMES];
@@ -108,7 +108,7 @@ static void frames_and_then_the_end_come_to_the_other_end(void **state)
 static void a_payload_on_its_way_ends_it_at_once(void **state)
 {
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 	uint8_t *memory = calloc(1, LARGE);
 	struct smd_remote_buffer remote_buffer = {
 		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
@@ -133,7 +133,7 @@ static void a_payload_on_its_way_ends_it_at_once(void **state)
 static void a_payload_that_was_taken_does_not(void **state)
 {
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 	uint8_t *memory = calloc(1, LARGE);
 	struct smd_remote_buffer remote_buffer = {
 		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
@@ -162,7 +162,7 @@ static void a_payload_that_was_taken_does_not(void **state)
 static void an_advertised_buffer_ends_it_at_once(void **state)
 {
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 
 	for (int revoked = 0; revoked < 2; revoked++) {
 		uint8_t *memory = malloc(LARGE);
@@ -195,7 +195,7 @@ static void an_advertised_buffer_ends_it_at_once(void **state)
 static void control_frames_before_a_queued_payload_leave(void **state)
 {
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 	struct parcel parcel;
 	struct peer peer;
 	struct end rest;

@@ -8,7 +8,7 @@
 static void the_last_acknowledgement_ends_it(void **state)
 {
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 	struct peer peer;
 	struct end rest;
 
@@ -33,7 +33,7 @@ static void what_comes_meanwhile_is_for_nobody(void **state)
 {
 	enum { FRAMES = 3 * RDMA_BUFFERS };
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 	struct peer peer;
 	struct end rest;
 
@@ -57,7 +57,7 @@ static void what_comes_meanwhile_is_for_nobody(void **state)
 static void it_may_be_closed_in_a_header(void **state)
 {
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 	struct peer peer;
 
 	peer_open(&peer, link);
@@ -78,7 +78,7 @@ static void it_may_be_closed_in_a_header(void **state)
 static void the_deadline_ends_it(void **state)
 {
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 	uint64_t since = smd_clock_ns();
 	struct peer peer;
 	struct end rest;
@@ -130,7 +130,7 @@ static void the_end_of_the_loop_ends_it(void **state)
 {
 	enum { PEERS = 3 };
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 
 	for (int acknowledged = 0; acknowledged < 2; acknowledged++) {
 		struct peer peers[PEERS];
@@ -165,7 +165,7 @@ static void so_do_failures(void **state)
 		{RDMA_CM_EVENT_DEVICE_REMOVAL, true},
 	};
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct peer peer;
@@ -191,7 +191,7 @@ static void so_do_posts_that_fail_later(void **state)
 	static const enum script_call_name names[] = {
 		SCRIPT_post_send, SCRIPT_post_receive, SCRIPT_queue_poll};
 	struct link *link = *state;
-	unsigned idle = script.live;
+	unsigned idle = stage_idle(link);
 
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		struct script_call *call = &script.calls[names[i]];

@@ -135,10 +135,12 @@ static bool says_why(const char *text)
 static bool is_made_good(enum script_call_name name)
 {
 	return name == SCRIPT_event_take /* the next turn takes it */
+	       || name == SCRIPT_bind    /* a removal is told otherwise */
 	       || name == SCRIPT_queue_arm || name == SCRIPT_reject ||
-	       name == SCRIPT_queue_create /* a smaller one can be had */
+	       name == SCRIPT_queue_create   /* a smaller one can be had */
 	       || name == SCRIPT_pair_create /* or one with less inline room */
-	       || name == SCRIPT_pair_destroy || name == SCRIPT_region_destroy /* which never fail */;
+	       || name == SCRIPT_pair_destroy ||
+	       name == SCRIPT_region_destroy /* which never fail */;
 }
 
 /* What is told of a lane's own trouble, at the end that has it, and what the other end hears. */

@@ -5,7 +5,7 @@
 
 #include "reduction_server/transport/rdma/settings.h"
 #include "tests/unit/allreduce/capture.h"
-#include "tests/unit/rdma/peer.h"
+#include "tests/unit/rdma/halves.h"
 
 #define LENGTH 5000u
 
@@ -52,12 +52,23 @@ static void what_is_set_reaches_the_device(void **state)
 	setenv("SUMMAND_RDMA_TIMEOUT", "14", 1);
 	setenv("SUMMAND_RDMA_RETRIES", "3", 1);
 	setenv("SUMMAND_RDMA_RELAXED_ORDERING", "0", 1);
+	setenv("SUMMAND_RDMA_TRAFFIC_CLASS", "106", 1);
+	setenv("SUMMAND_RDMA_SERVICE_LEVEL", "4", 1);
+	setenv("SUMMAND_RDMA_PKEY", "3", 1);
 	stage_set_up(&stage);
 	assert_int_equal(
 		access_of_advertised(stage), IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
 	assert_int_equal(script.patience.timeout, 14);
 	assert_int_equal(script.patience.retries, 3);
+	assert_int_equal(script.path.patience.timeout, 14);
+	assert_int_equal(script.path.patience.retries, 3);
+	assert_int_equal(script.path.traffic_class, 106);
+	assert_int_equal(script.path.service_level, 4);
+	assert_int_equal(script.pkey, 3);
 	stage_tear_down(&stage);
+	unsetenv("SUMMAND_RDMA_TRAFFIC_CLASS");
+	unsetenv("SUMMAND_RDMA_SERVICE_LEVEL");
+	unsetenv("SUMMAND_RDMA_PKEY");
 }
 
 /* Where a packet may take long, so may what is made of packets. */
@@ -192,39 +203,105 @@ static void a_wrong_variable_is_told_once(void **state)
 	event_base_free(base);
 }
 
-/* Once, and all of them together. */
+static void nobody_accepts(void *owner, struct smd_lane *lane, int shard)
+{
+	(void)owner;
+	(void)lane;
+	(void)shard;
+	fail();
+}
+
+/* Once, and to who listens: its address says which device it is. Over TCP they hold. */
 static void what_the_connection_manager_ignores_is_told(void **state)
 {
-	struct event_base *bases[2] = {event_base_new(), event_base_new()};
-	struct smd_error error = {""};
-	struct rdma_loop *loops[2];
-
 	(void)state;
 	script_reset();
 	setenv("SUMMAND_RDMA_DEVICE", "script0", 1);
-	setenv("SUMMAND_RDMA_PKEY", "3", 1);
 	capture_begin();
-	for (int i = 0; i < 2; i++) { /* over TCP they hold */
-		assert_int_equal(smd_rdma_loop_get(bases[i], &loops[i], &error), 0);
-		smd_rdma_loop_put(loops[i]);
+	for (int i = 0; i < 3; i++) {
+		struct event_base *base = event_base_new();
+		struct smd_error error = {""};
+		struct smd_listener *listener;
+		char bound[128];
+
+		if (i == 1) {
+			setenv("SUMMAND_RDMA_CONNECT", "cm", 1);
+		}
+		assert_int_equal(smd_transport_rdma.listen(base, "10.0.0.1:0", nobody_accepts, NULL,
+					 &listener, bound, &error),
+			0);
+		assert_int_equal(
+			capture_count(
+				"warn  rdma: SUMMAND_RDMA_CONNECT: must be tcp for "
+				"SUMMAND_RDMA_DEVICE to be heeded by who listens, got \"cm\""),
+			i > 0);
+		smd_listener_close(listener);
+		event_base_free(base);
 	}
-	assert_false(capture_has("SUMMAND_RDMA_PKEY", NULL));
-	setenv("SUMMAND_RDMA_CONNECT", "cm", 1);
-	for (int i = 0; i < 2; i++) {
-		assert_int_equal(smd_rdma_loop_get(bases[i], &loops[i], &error), 0);
-		smd_rdma_loop_put(loops[i]);
-	}
-	assert_int_equal(capture_count("SUMMAND_RDMA_CONNECT: must be tcp"), 1);
-	assert_true(capture_has("warn  rdma: SUMMAND_RDMA_CONNECT: must be tcp for "
-				"SUMMAND_RDMA_DEVICE, SUMMAND_RDMA_PKEY to be heeded, got \"cm\"",
-		NULL));
 	capture_end();
 	unsetenv("SUMMAND_RDMA_DEVICE");
-	unsetenv("SUMMAND_RDMA_PKEY");
 	unsetenv("SUMMAND_RDMA_CONNECT");
-	for (int i = 0; i < 2; i++) {
-		event_base_free(bases[i]);
+}
+
+/* Who connects leaves by a port of those that are named, of the server's network if one is. */
+static void named_devices_are_where_lanes_leave_by(void **state)
+{
+	static const struct {
+		const char *devices;
+		uint8_t last; /* byte of the source's */
+	} cases[] = {{NULL, 0}, {"script0", 1}, {"script1", 2}, {"script", 1}};
+	void *stage = NULL;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct link *link;
+		struct peer peer;
+
+		if (cases[i].devices) {
+			setenv("SUMMAND_RDMA_DEVICE", cases[i].devices, 1);
+		}
+		stage_set_up(&stage);
+		link = stage;
+		two_cards();
+		script.ports[1].gid[13] = 9; /* the other is on the server's network */
+		peer_begin(&peer, link);
+		assert_int_equal(script.source[15], cases[i].last);
+		peer_close(&peer, link);
+		stage_tear_down(&stage);
+		unsetenv("SUMMAND_RDMA_DEVICE");
 	}
+}
+
+/* InfiniBand's have one by IPoIB, or none. */
+static void a_named_device_must_have_an_address(void **state)
+{
+	struct smd_error error = {""};
+	struct smd_lane *lane;
+	struct link *link;
+	void *stage = NULL;
+	struct peer peer;
+
+	(void)state;
+	setenv("SUMMAND_RDMA_DEVICE", "script0", 1);
+	stage_set_up(&stage);
+	link = stage;
+	script.ports[0].ethernet = false;
+	assert_int_equal(smd_transport_rdma.connect(link->base, link->address, NULL, 0,
+				 &link_callbacks, &link->near, &lane, &error),
+		-ENETUNREACH);
+	assert_string_equal(error.text, "SUMMAND_RDMA_DEVICE: must name a port that has an IP "
+					"address, got \"script0\"");
+	stage_tear_down(&stage);
+	stage_set_up(&stage);
+	link = stage;
+	script.ports[0].ethernet = false;
+	memcpy(script.ports[0].address, script.ports[0].gid, 16);
+	script.ports[0].address[15] = 7;
+	peer_begin(&peer, link);
+	assert_int_equal(script.source[15], 7);
+	peer_close(&peer, link);
+	stage_tear_down(&stage);
+	unsetenv("SUMMAND_RDMA_DEVICE");
 }
 
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, settings_set_up, stage_tear_down)
@@ -238,6 +315,8 @@ int main(void)
 		cmocka_unit_test(no_more_stays_registered_than_is_set),
 		cmocka_unit_test(a_wrong_variable_is_told_once),
 		cmocka_unit_test(what_the_connection_manager_ignores_is_told),
+		cmocka_unit_test(named_devices_are_where_lanes_leave_by),
+		cmocka_unit_test(a_named_device_must_have_an_address),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};
 

@@ -102,15 +102,15 @@ LATE(int, -1, rdma_create_id,
 	(struct rdma_event_channel * channel, struct rdma_cm_id **id, void *owner,
 		enum rdma_port_space space),
 	channel, id, owner, space)
-LATE(int, -1, rdma_create_qp,
-	(struct rdma_cm_id * id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr), id, pd, attr)
 LATE(void, , rdma_destroy_event_channel, (struct rdma_event_channel * channel), channel)
 LATE(int, -1, rdma_destroy_id, (struct rdma_cm_id * id), id)
-LATE(void, , rdma_destroy_qp, (struct rdma_cm_id * id), id)
+LATE(int, -1, rdma_establish, (struct rdma_cm_id * id), id)
 LATE(void, , rdma_free_devices, (struct ibv_context * *list), list)
 LATE(int, -1, rdma_get_cm_event,
 	(struct rdma_event_channel * channel, struct rdma_cm_event **event), channel, event)
 LATE(struct ibv_context **, NULL, rdma_get_devices, (int *n), n)
+LATE(int, -1, rdma_init_qp_attr, (struct rdma_cm_id * id, struct ibv_qp_attr *attr, int *mask), id,
+	attr, mask)
 LATE(int, -1, rdma_listen, (struct rdma_cm_id * id, int backlog), id, backlog)
 LATE(int, -1, rdma_migrate_id, (struct rdma_cm_id * id, struct rdma_event_channel *channel), id,
 	channel)

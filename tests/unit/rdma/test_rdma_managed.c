@@ -1,0 +1,273 @@
+/*
+ * Lanes that the connection manager connects are on the loop's own card, as those over a carrier
+ * are: a shard's are made beside its others, what they share is there before, and what the card
+ * tells reaches them.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "tests/unit/allreduce/capture.h"
+#include "tests/unit/rdma/later.h"
+
+static struct smd_extent pool; /* which nobody touches */
+
+/* ---- a lane that somebody asks for, beside those of the link ---- */
+
+static struct asked {
+	struct end end;
+	struct smd_listener *listener;
+} asked;
+
+static void asked_on_accept(void *owner, struct smd_lane *lane, int shard)
+{
+	(void)owner;
+	(void)shard;
+	asked.end.lane = lane;
+	assert_int_equal(smd_lane_attach(lane, asked.end.base, &link_callbacks, &asked.end), 0);
+}
+
+static int managed_set_up(void **state)
+{
+	struct smd_error error = {""};
+	char bound[128];
+	struct link *link;
+
+	stage_set_up(state);
+	link = *state;
+	pool = (struct smd_extent){malloc(SMD_RDMA_MEMORY_PIECE), SMD_RDMA_MEMORY_PIECE};
+	asked = (struct asked){.end = {.base = link->base, .room = malloc(ROOM)}};
+	smd_transport_rdma.prepare(link->base, "10.0.0.1:7", 5, pool, 1 << 16);
+	link_open(link);
+	assert_int_equal(smd_transport_rdma.listen(link->base, "10.0.0.1:8", asked_on_accept, NULL,
+				 &asked.listener, bound, &error),
+		0);
+	return 0;
+}
+
+static int managed_tear_down(void **state)
+{
+	int ret;
+
+	if (asked.listener) {
+		smd_listener_close(asked.listener);
+	}
+	ret = stage_tear_down(state);
+	free(asked.end.room);
+	free(pool.base);
+	return ret;
+}
+
+/* The new id; it is up to the maker what becomes of it. */
+static struct rdma_cm_id *ask(struct link *link)
+{
+	const struct smd_rdma_greeting greeting = {.receive_buffers = RDMA_BUFFERS};
+	uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+	struct rdma_cm_id *id;
+
+	smd_rdma_greeting_encode(&greeting, bytes);
+	id = script_request(bytes, sizeof(bytes));
+	stage_turn(link);
+	assert_non_null(asked.end.lane);
+	return id;
+}
+
+static void close_asked(struct link *link)
+{
+	struct rdma_loop *loop = rdma_lane_of(asked.end.lane)->loop;
+
+	asked.end.closed = 0;
+	end_close(&asked.end);
+	RUN_UNTIL(link, LIST_EMPTY(&loop->drains));
+	stage_turn(link);
+}
+
+/* ---- making ---- */
+
+static void no_call_delays_another_lane(void **state)
+{
+	static const enum script_call_name names[] = {
+		SCRIPT_region_create, SCRIPT_pair_create, SCRIPT_pair_init, SCRIPT_pair_join};
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	struct link *link = *state;
+	const unsigned idle = script.live;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const unsigned before = accept->count;
+
+		slow_begin(names[i]);
+		ask(link);
+		chunks_cross(link, names[i]);
+		assert_int_equal(accept->count, before);
+		slow_end(names[i]);
+		RUN_UNTIL(link, accept->count == before + 1);
+		close_asked(link);
+		assert_int_equal(script.live, idle);
+	}
+}
+
+static void who_is_closed_meanwhile_is_not_accepted(void **state)
+{
+	static const enum script_call_name names[] = {SCRIPT_pair_create, SCRIPT_pair_join};
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const unsigned accepted = accept->count;
+	const unsigned idle = script.live;
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct rdma_cm_id *id;
+
+		slow_begin(names[i]);
+		id = ask(link);
+		RUN_UNTIL(link, is_held(names[i]));
+		script_tell(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0);
+		stage_turn(link);
+		end_assert_closed(&asked.end, -ECONNRESET, "the other end closed the connection");
+		slow_end(names[i]);
+		close_asked(link);
+		assert_int_equal(accept->count, accepted);
+		assert_int_equal(script.live, idle);
+	}
+}
+
+static void what_cannot_be_made_is_told_later(void **state)
+{
+	static const enum script_call_name names[] = {SCRIPT_region_create, SCRIPT_pair_create,
+		SCRIPT_pair_init, SCRIPT_pair_join, SCRIPT_accept};
+	const unsigned idle = script.live;
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct script_call *call = &script.calls[names[i]];
+
+		call->fail_at = call->count + 1;
+		call->err = -EDQUOT;
+		call->always = true;
+		capture_begin();
+		ask(link);
+		RUN_UNTIL(link, asked.end.closed);
+		assert_int_equal(asked.end.err, -EDQUOT);
+		assert_true(capture_has(asked.end.reason, "warn"));
+		capture_end();
+		call->fail_at = 0;
+		call->always = false;
+		close_asked(link);
+		assert_int_equal(script.live, idle);
+	}
+}
+
+/* ---- what is there before, and what the card tells ---- */
+
+/* The connection manager goes by the address alone, and so does what is prepared for it. */
+static void what_is_prepared_is_on_the_card_of_the_address(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct rdma_loop *loop;
+	struct end *ends[] = {&link->near, &link->far};
+
+	for (int i = 0; i < 2; i++) {
+		end_close(ends[i]);
+	}
+	stage_turn(link);
+	smd_listener_close(asked.listener);
+	asked.listener = NULL;
+	forget_loop(link);
+	smd_transport_end_loop(link->base);
+	assert_int_equal(script.live, 0);
+	setenv("SUMMAND_RDMA_CONNECT", "cm", 1);
+	setenv("SUMMAND_RDMA_DEVICE", "script0", 1);
+	two_cards();
+	for (unsigned shard = 0; shard < 2; shard++) {
+		smd_transport_rdma.prepare(link->base, "10.0.0.2:7", shard, pool, 1 << 16);
+		assert_int_equal(smd_rdma_loop_get(link->base, &loop, &error), 0);
+		assert_string_equal(
+			ibv_get_device_name(LIST_FIRST(&loop->devices)->context->device),
+			"script1");
+		assert_int_equal(script.regions, 1);
+		smd_rdma_loop_put(loop);
+		smd_transport_end_loop(link->base);
+	}
+	unsetenv("SUMMAND_RDMA_CONNECT");
+	unsetenv("SUMMAND_RDMA_DEVICE");
+}
+
+static void a_failed_pair_ends_its_own_lane(void **state)
+{
+	struct link *link = *state;
+
+	script_device_tell(IBV_EVENT_PORT_ERR, NULL);
+	script_device_tell(IBV_EVENT_PORT_ACTIVE, NULL);
+	stage_turn(link);
+	assert_int_equal(link->near.closed + link->far.closed, 0);
+	link->near.close_at = NEVER;
+	script_device_tell(IBV_EVENT_QP_FATAL, rdma_lane_of(link->near.lane)->pair.qp);
+	stage_turn(link);
+	end_assert_closed(&link->near, -EIO, ibv_event_type_str(IBV_EVENT_QP_FATAL));
+	assert_int_equal(link->far.closed, 0);
+}
+
+static void ends_all(struct link *link, enum ibv_event_type type, int err, const char *reason)
+{
+	struct end *ends[] = {&link->near, &link->far};
+
+	for (int i = 0; i < 2; i++) {
+		ends[i]->close_at = NEVER;
+	}
+	script_device_tell(type, NULL);
+	stage_turn(link);
+	for (int i = 0; i < 2; i++) {
+		end_assert_closed(ends[i], err, reason);
+	}
+}
+
+static void a_failed_queue_ends_all(void **state)
+{
+	ends_all(*state, IBV_EVENT_CQ_ERR, -EIO, "the device's completion queue has failed");
+}
+
+static void a_failed_device_ends_all(void **state)
+{
+	ends_all(*state, IBV_EVENT_DEVICE_FATAL, -ENODEV, "the RDMA device was removed");
+}
+
+/* One whose driver tells it to the connection manager alone, which no id of the card's own hears.
+ */
+static void a_removal_that_a_lane_hears_is_the_cards(void **state)
+{
+	const struct script_call *open = &script.calls[SCRIPT_device_open];
+	struct link *link = *state;
+	struct end *ends[] = {&link->near, &link->far};
+	unsigned opened = open->count;
+
+	link->near.close_at = NEVER;
+	link->far.close_at = NEVER;
+	script_tell(rdma_lane_of(link->far.lane)->id, RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
+	stage_turn(link);
+	for (int i = 0; i < 2; i++) {
+		end_assert_closed(ends[i], -ENODEV, "the RDMA device was removed");
+		end_close(ends[i]);
+	}
+	RUN_UNTIL(link, !script_bound()); /* it is closed, so that the removal can end */
+	ask(link);
+	assert_int_equal(open->count, opened + 1); /* it is there again */
+	close_asked(link);
+}
+
+#define STAGE(test) cmocka_unit_test_setup_teardown(test, managed_set_up, managed_tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STAGE(no_call_delays_another_lane),
+		STAGE(who_is_closed_meanwhile_is_not_accepted),
+		STAGE(what_cannot_be_made_is_told_later),
+		STAGE(what_is_prepared_is_on_the_card_of_the_address),
+		STAGE(a_failed_pair_ends_its_own_lane),
+		STAGE(a_failed_queue_ends_all),
+		STAGE(a_failed_device_ends_all),
+		STAGE(a_removal_that_a_lane_hears_is_the_cards),
+	};
+
+	return cmocka_run_group_tests_name("rdma managed", tests, NULL, NULL);
+}
