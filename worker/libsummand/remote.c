@@ -57,7 +57,7 @@ void smd_remote_give_up(struct smd_remote *remote)
 static void remote_try_later(struct smd_remote *remote, int err, const char *reason)
 {
 	const struct timeval delay = {0, RETRY_MS * 1000};
-	bool never = err == -ENODEV && !remote->owner->config->had[remote->transport];
+	bool never = err == -ENODEV && !remote->owner->found[remote->transport].had;
 
 	remote->err = err;
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);

@@ -103,10 +103,20 @@ struct smd_remote_owner_ops {
 	struct smd_receiver *(*find)(struct smd_remote_owner *owner, uint32_t number);
 };
 
+/* What remotes have found out of a transport. */
+struct smd_found {
+	bool absent;   /* it is nowhere: no lane need try it */
+	bool had;      /* a lane was made: its device is there, or comes again; */
+	bool used;     /* one was welcomed: something crosses */
+	unsigned vain; /* servers to which nothing came over it */
+	unsigned told; /* what this process's device lacks, of which it was said */
+};
+
 /* What all remotes of a context share. */
 struct smd_remote_owner {
 	const struct smd_remote_owner_ops *ops;
 	struct smd_config *config;
+	struct smd_found found[SMD_TRANSPORTS_MAX]; /* of each of the config's transports */
 	struct smd_progress *progress;
 	struct smd_origin origin;   /* of the lanes, where it reaches their servers */
 	uint64_t deadline_ns;       /* to connect, */

@@ -147,7 +147,7 @@ static int remote_pair(
 		smd_lane_close(made);
 		return ret;
 	}
-	remote->owner->config->had[remote->transport] = true;
+	remote->owner->found[remote->transport].had = true;
 	smd_turns_end(&remote->turns);
 	remote->lane = made;
 	smd_turns_begin(&remote->turns, made);

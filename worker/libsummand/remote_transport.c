@@ -14,9 +14,9 @@
 #define VAIN_SERVERS 2u
 
 /* From that one on, the first that is not known to be nowhere; as many as there are: none. */
-static unsigned next_transport(const struct smd_config *config, unsigned from)
+static unsigned next_transport(const struct smd_remote_owner *owner, unsigned from)
 {
-	while (from < config->ntransports && config->absent[from]) {
+	while (from < owner->config->ntransports && owner->found[from].absent) {
 		from++;
 	}
 	return from;
@@ -26,8 +26,7 @@ unsigned smd_remote_first_transport(const struct smd_remote *remote)
 {
 	unsigned from = remote->target->transport;
 
-	return next_transport(
-		remote->owner->config, remote->transport > from ? remote->transport : from);
+	return next_transport(remote->owner, remote->transport > from ? remote->transport : from);
 }
 
 /* The next transport must have its time too, which is short where a server is there again. */
@@ -62,9 +61,9 @@ static bool remote_repeats(struct smd_remote *remote, int err, const char *reaso
 
 /* A bit for each thing that may be wrong with this process's own device. The other lanes find the same.
  * 0: with something else, or with a device that lanes were made with before. */
-static unsigned own_lack(const struct smd_config *config, unsigned transport, int err)
+static unsigned own_lack(const struct smd_found *found, int err)
 {
-	if (config->had[transport]) {
+	if (found->had) {
 		return 0;
 	}
 	switch (err) {
@@ -85,13 +84,14 @@ static unsigned own_lack(const struct smd_config *config, unsigned transport, in
 static void remote_tell_next(
 	const struct smd_remote *remote, unsigned next, int err, const char *reason)
 {
-	struct smd_config *config = remote->owner->config;
+	const struct smd_config *config = remote->owner->config;
+	struct smd_found *found = &remote->owner->found[remote->transport];
 	const char *name = config->transports[remote->transport]->name;
-	unsigned lack = own_lack(config, remote->transport, err);
+	unsigned lack = own_lack(found, err);
 	char server[160];
 
-	if (lack & ~config->told[remote->transport]) {
-		config->told[remote->transport] |= lack;
+	if (lack & ~found->told) {
+		found->told |= lack;
 		smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
 			config->transports[next]->name, name, reason);
 		return;
@@ -141,9 +141,10 @@ static void remote_tell_vain(const struct smd_remote *remote, unsigned next, con
  */
 static void remote_spare_others(struct smd_remote *remote, unsigned next, const char *reason)
 {
-	struct smd_config *config = remote->owner->config;
+	const struct smd_config *config = remote->owner->config;
 	struct smd_target *target = remote->target;
 	unsigned tried = remote->transport;
+	struct smd_found *found = &remote->owner->found[tried];
 
 	target->vain++;
 	if (target->transport >= next ||
@@ -151,24 +152,24 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 		return;
 	}
 	target->transport = next;
-	if (config->absent[tried]) {
+	if (found->absent) {
 		return;
 	}
 	remote_tell_vain(remote, next, reason);
-	config->vain[tried] += !target->counted;
+	found->vain += !target->counted;
 	target->counted = true;
-	if (config->vain[tried] >= VAIN_SERVERS && !config->used[tried]) {
-		config->absent[tried] = true;
+	if (found->vain >= VAIN_SERVERS && !found->used) {
+		found->absent = true;
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"nothing comes over %s from %u servers: lanes to all servers go over %s",
-			config->transports[tried]->name, config->vain[tried],
+			config->transports[tried]->name, found->vain,
 			config->transports[next]->name);
 	}
 }
 
 void smd_remote_transport_works(struct smd_remote *remote)
 {
-	remote->owner->config->used[remote->transport] = true;
+	remote->owner->found[remote->transport].used = true;
 	remote->target->paired |= smd_transport_carrier(remote->lane->ops) != NULL;
 }
 
@@ -182,19 +183,19 @@ void smd_remote_transport_returns(struct smd_target *target)
 
 bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason, bool offered)
 {
-	struct smd_config *config = remote->owner->config;
+	struct smd_found *found = &remote->owner->found[remote->transport];
 	unsigned next;
 
 	if (remote_repeats(remote, err, reason)) {
 		return true;
 	}
-	next = next_transport(config, remote->transport + 1);
-	if (next == config->ntransports) {
+	next = next_transport(remote->owner, remote->transport + 1);
+	if (next == remote->owner->config->ntransports) {
 		return false;
 	}
 	remote_tell_next(remote, next, err, reason);
-	if (err == -ENODEV && !config->had[remote->transport]) { /* nor will the other lanes */
-		config->absent[remote->transport] = true;
+	if (err == -ENODEV && !found->had) { /* nor will the other lanes */
+		found->absent = true;
 	}
 	if (err == -ETIMEDOUT && offered) {
 		remote_spare_others(remote, next, reason);
