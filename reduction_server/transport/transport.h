@@ -157,6 +157,9 @@ struct smd_transport_ops {
 	uint32_t room; /* bytes of frames that a lane is given at once, to keep it busy (turns.h) */
 	uint16_t hello_flag; /* by which a worker asks for a lane made over a carrier
 				(wire/message.h) */
+	/* Of which kinds the devices here are, as flags beside that one, so that the other end can
+	 * offer what is of one of them; 0: that is not known. NULL operation: there are no kinds. */
+	uint16_t (*kinds)(void);
 	unsigned port_slot;  /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
 
 	/*
@@ -210,8 +213,9 @@ struct smd_transport_ops {
 	/*
 	 * Makes half of a lane, attached, for that shard (SMD_SHARD_UNKNOWN: of none, it stays on
 	 * the card that has its carrier's address). `other` is what the other end has offered;
-	 * NULL: this one is the first. What answers, without on_offered(), is ready for the other
-	 * end when it is said. 0 or -errno with a text.
+	 * NULL: this one is the first, and the other's devices are of these kinds (0: that is not
+	 * known). What answers, without on_offered(), is ready for the other end when it is said. 0
+	 * or -errno with a text.
 	 *
 	 * Making may take milliseconds, which a loop with other lanes at work has not got. If there
 	 * is an on_offered(), it is done elsewhere and only begun here: on_offered() is called
@@ -219,8 +223,9 @@ struct smd_transport_ops {
 	 * done with the lane before. Without, `own` is there when this returns.
 	 */
 	int (*offer)(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-		const struct smd_offer *other, const struct smd_lane_callbacks *callbacks,
-		void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
+		const struct smd_offer *other, uint16_t kinds,
+		const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+		struct smd_offer *own, struct smd_error *error);
 	/*
 	 * Begins to connect it to the half that is offered, in the same way; then on_open() at both
 	 * ends, or on_closed(). The carrier belongs to the lane from now on, if 0 is returned:

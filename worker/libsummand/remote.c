@@ -26,8 +26,8 @@
 static const struct smd_lane_callbacks remote_callbacks;
 static const char looking_up[] = "its name is still being looked up";
 /* It does not say so itself: it cannot read what it is told. */
-#define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 5"
-_Static_assert(SMD_WIRE_VERSION == 5, "the hint names the versions");
+#define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 6"
+_Static_assert(SMD_WIRE_VERSION == 6, "the hint names the versions");
 
 /* ---- connecting ---- */
 

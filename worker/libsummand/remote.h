@@ -110,6 +110,8 @@ struct smd_found {
 	bool used;     /* one was welcomed: something crosses */
 	unsigned vain; /* servers to which nothing came over it */
 	unsigned told; /* what this process's device lacks, of which it was said */
+	uint16_t kinds;    /* of its devices, */
+	uint64_t kinds_ns; /* at that time; 0: they are not known */
 };
 
 /* What all remotes of a context share. */

@@ -131,7 +131,7 @@ static int remote_pair(
 	/* Lanes of a device of NCCL's stay on the card that they leave by. */
 	bool stays = *remote->owner->origin.interface;
 	unsigned shard = stays ? (unsigned)SMD_SHARD_UNKNOWN : remote->shard;
-	int ret = ops->offer(remote->owner->progress->base, remote->lane, shard, theirs,
+	int ret = ops->offer(remote->owner->progress->base, remote->lane, shard, theirs, 0,
 		remote->callbacks, remote, &made, &own.offer, error);
 
 	if (ret) {

@@ -233,6 +233,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.times_out = true,
 	.port_slot = 1,
 	.hello_flag = SMD_HELLO_PAIR,
+	.kinds = smd_rdma_kinds,
 	.listen = smd_rdma_listen,
 	.listener_close = smd_rdma_listener_close,
 	.connect = smd_rdma_connect,

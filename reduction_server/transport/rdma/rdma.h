@@ -204,9 +204,10 @@ struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane);
 /* offer.c */
 const char *smd_rdma_carrier(void);
 int smd_rdma_check(const char *address, struct smd_error *error);
+uint16_t smd_rdma_kinds(void);
 int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
 int smd_rdma_join(struct smd_lane *lane, struct smd_lane *carrier, const struct smd_offer *other,
 	struct smd_error *error);
 

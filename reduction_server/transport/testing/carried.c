@@ -141,12 +141,13 @@ static void carried_on_soon(evutil_socket_t fd, short what, void *arg)
 }
 
 static int carried_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
 {
 	struct carried_lane *lane;
 
 	(void)shard;
+	(void)kinds;
 	if (take_one(&smd_carried_trials.refuse)) {
 		return smd_error_set(error, ENOSPC, "it is to be refused");
 	}

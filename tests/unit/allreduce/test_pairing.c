@@ -36,21 +36,30 @@ static struct {
 	atomic_int err;
 	atomic_uint workers; /* so many of the first offers of theirs fail with it, */
 	atomic_uint servers; /* and so many of theirs */
+	atomic_uint kinds;   /* that the last server's offer was made for */
 } moods;
 
+static uint16_t moody_kinds(void)
+{
+	return SMD_HELLO_ROCE;
+}
+
 static int moody_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
 {
 	atomic_uint *left = other ? &moods.workers : &moods.servers;
 	int ret;
 
+	if (!other) {
+		moods.kinds = kinds;
+	}
 	if (atomic_load(left)) {
 		atomic_fetch_sub(left, 1);
 		return smd_error_set(error, -moods.err, "it is in no mood");
 	}
 	ret = smd_transport_find("carried")->offer(
-		base, carrier, shard, other, callbacks, owner, out, own, error);
+		base, carrier, shard, other, kinds, callbacks, owner, out, own, error);
 	if (ret == 0) {
 		(*out)->ops = &moody;
 	}
@@ -79,6 +88,7 @@ static int set_up(void **state)
 	(void)state;
 	moody = *smd_transport_find("carried");
 	moody.offer = moody_offer;
+	moody.kinds = moody_kinds;
 	smd_carried_trials = (struct smd_carried_trials){0};
 	return 0;
 }
@@ -142,6 +152,20 @@ static void lanes_go_over_to_what_they_carry(void **state)
 	assert_true(capture_has("shard 2: goes over carried", NULL));
 	capture_end();
 	assert_true(smd_carried_trials.most >= 1);
+	pool_stop(&pool);
+}
+
+/* A server whose cards are of two kinds hears which of them this process has. */
+static void a_worker_says_of_which_kind_its_devices_are(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 1, true, NULL);
+	assert_int_equal(work(&pool, "carried", 60), 0); /* which has no kinds */
+	assert_int_equal(moods.kinds, 0);
+	assert_int_equal(work(&pool, "either", 60), 0);
+	assert_int_equal(moods.kinds, SMD_HELLO_ROCE);
 	pool_stop(&pool);
 }
 
@@ -660,6 +684,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(lanes_go_over_to_what_they_carry),
+		TEST(a_worker_says_of_which_kind_its_devices_are),
 		TEST(few_are_made_at_once),
 		TEST(a_carrier_that_is_not_there_is_not_its_transports_fault),
 		TEST(what_times_out_is_tried_once_more),

@@ -54,7 +54,7 @@ int half_offer(struct half *half, struct link *link, const struct smd_offer *oth
 	struct smd_error *error)
 {
 	int ret = smd_transport_rdma.offer(link->base, &half->carrier.lane, 5, other,
-		&link_callbacks, half->end, &half->end->lane, &half->offer, error);
+		half->kinds, &link_callbacks, half->end, &half->end->lane, &half->offer, error);
 
 	half->lane = ret ? NULL : rdma_lane_of(half->end->lane);
 	return ret;
