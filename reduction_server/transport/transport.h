@@ -192,6 +192,9 @@ struct smd_transport_ops {
 	 * wanted. NULL operation: always.
 	 */
 	const char *(*carrier)(void);
+	/* So many seconds an end that has answered an offer waits at most for the lane to open, as
+	 * on a fabric that drops all that crosses. NULL operation: there is no such silence. */
+	unsigned (*making_s)(void);
 	/* Whether such lanes can be made here, by who listens at or connects to that address: 0, or
 	 * -errno with a text; -ENODEV: by nobody; -EXDEV: they are for other addresses. */
 	int (*check)(const char *address, struct smd_error *error);
@@ -448,6 +451,11 @@ static inline bool smd_transport_can_advertise(const struct smd_transport_ops *o
 static inline bool smd_transport_takes_device_memory(const struct smd_transport_ops *ops)
 {
 	return ops->register_device != NULL;
+}
+
+static inline unsigned smd_transport_making_s(const struct smd_transport_ops *ops)
+{
+	return ops->making_s ? ops->making_s() : 0;
 }
 
 /* The transport over whose lanes this one's are made now; NULL: they connect by themselves. */

@@ -12,7 +12,7 @@
 #include "worker/libsummand/context_failure.h"
 
 #define WAKE_LEAST_S 3
-#define WAKE_MADE_S  12 /* a lane over a card is tried twice, for 5 s each */
+#define WAKE_MADE_S  2 /* more where lanes are made over it, of which each is tried twice */
 
 static struct smd_context *context_of(struct smd_remote_owner *owner)
 {
@@ -106,8 +106,7 @@ static unsigned wake_patience_s(const struct smd_remote_owner *owner)
 
 	for (unsigned i = 0; i < config->ntransports; i++) {
 		if (owner->found[i].had && !config->transports[i]->within_host) {
-			wait_s += WAKE_MADE_S;
-			break;
+			wait_s += 2 * smd_transport_making_s(config->transports[i]) + WAKE_MADE_S;
 		}
 	}
 	return wait_s < config->connect_timeout_s ? wait_s : config->connect_timeout_s;

@@ -48,6 +48,13 @@ int smd_rdma_check(const char *address, struct smd_error *error)
 	return ret;
 }
 
+unsigned smd_rdma_making_s(void)
+{
+	struct smd_rdma_settings settings;
+
+	return smd_rdma_settings_read(&settings, NULL) ? 0 : settings.connect_s;
+}
+
 uint16_t smd_rdma_kinds(void)
 {
 	struct smd_rdma_settings settings;

@@ -238,6 +238,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.listener_close = smd_rdma_listener_close,
 	.connect = smd_rdma_connect,
 	.carrier = smd_rdma_carrier,
+	.making_s = smd_rdma_making_s,
 	.check = smd_rdma_check,
 	.rate = smd_rdma_rate,
 	.node = smd_rdma_node,

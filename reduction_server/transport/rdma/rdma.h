@@ -204,6 +204,7 @@ struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane);
 /* offer.c */
 const char *smd_rdma_carrier(void);
 int smd_rdma_check(const char *address, struct smd_error *error);
+unsigned smd_rdma_making_s(void);
 uint16_t smd_rdma_kinds(void);
 int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
 	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,

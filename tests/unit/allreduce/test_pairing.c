@@ -25,6 +25,7 @@
 #include "worker/libsummand/remote_pair.h"
 
 enum { CHUNK = 4096, COUNT = 50000 };
+enum { SILENT_S = 11 }; /* longer than a server that returns has by default */
 
 static char the_token[] = TOKEN;
 static const struct smd_tokens one_token = {.every = the_token};
@@ -38,6 +39,11 @@ static struct {
 	atomic_uint servers; /* and so many of theirs */
 	atomic_uint kinds;   /* that the last server's offer was made for */
 } moods;
+
+static unsigned moody_making_s(void)
+{
+	return SILENT_S;
+}
 
 static uint16_t moody_kinds(void)
 {
@@ -89,6 +95,7 @@ static int set_up(void **state)
 	moody = *smd_transport_find("carried");
 	moody.offer = moody_offer;
 	moody.kinds = moody_kinds;
+	moody.making_s = moody_making_s;
 	smd_carried_trials = (struct smd_carried_trials){0};
 	return 0;
 }
@@ -315,6 +322,32 @@ static void what_has_worked_is_tried_when_a_server_returns(void **state)
 		assert_int_equal(smd_carried_trials.time_out, 0);
 		assert_int_equal(capture_count("goes over carried"), 1 + i);
 	}
+	smd_context_destroy(context);
+	capture_end();
+	pool_stop(&pool);
+}
+
+/* However long that takes over the one transport, the next has its turn in the same attempt: the next
+ * attempt would begin with the first again. */
+static void a_server_that_returns_is_reached_after_a_long_silence(void **state)
+{
+	const struct smd_server_config both[] = {
+		configure(1, true, NULL), configure(1, false, NULL)};
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
+	smd_context *context;
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, both);
+	options.servers = pool.list;
+	capture_begin();
+	assert_int_equal(smd_context_create(&options, &context), 0);
+	assert_int_equal(capture_count("goes over carried"), 1);
+	smd_carried_trials.time_out = 2;
+	smd_carried_trials.time_out_ms = SILENT_S * 1000;
+	return_server(&pool, &both[0], 1);
+	assert_int_equal(smd_carried_trials.time_out, 1); /* in the first attempt */
 	smd_context_destroy(context);
 	capture_end();
 	pool_stop(&pool);
@@ -691,6 +724,7 @@ int main(void)
 		TEST(where_nothing_comes_the_others_are_spared),
 		TEST(what_was_in_vain_is_not_tried_when_a_server_returns),
 		TEST(what_has_worked_is_tried_when_a_server_returns),
+		TEST(a_server_that_returns_is_reached_after_a_long_silence),
 		TEST(where_nothing_comes_from_two_servers_the_others_are_spared),
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
 		TEST(what_passes_is_tried_once_more),
