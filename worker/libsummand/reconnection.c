@@ -61,9 +61,7 @@ static unsigned attempt_ms(const struct smd_remote_owner *owner)
 	unsigned ms = REST_MS;
 
 	for (unsigned i = 0; i < owner->config->ntransports; i++) {
-		const struct smd_transport_ops *ops = owner->config->transports[i];
-
-		ms += owner->found[i].absent ? 0 : smd_transport_making_s(ops) * 1000;
+		ms += smd_transport_making_s(owner->config->transports[i]) * 1000;
 	}
 	return ms;
 }

@@ -9,14 +9,14 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/remote_pair.h"
 
-/* So many lanes, of a server that has others over that transport, or servers are tried in vain. */
-#define VAIN_LANES   8u
-#define VAIN_SERVERS 2u
-
-/* From that one on, the first that is not known to be nowhere; as many as there are: none. */
-static unsigned next_transport(const struct smd_remote_owner *owner, unsigned from)
+/* From that one on, the first that may lead to its server; as many as there are: none. */
+static unsigned next_transport(const struct smd_remote *remote, unsigned from)
 {
-	while (from < owner->config->ntransports && owner->found[from].absent) {
+	const struct smd_remote_owner *owner = remote->owner;
+
+	while (from < owner->config->ntransports &&
+		(owner->found[from].absent || smd_fabric_is_silent(&owner->found[from].fabric,
+						      &remote->target->ends[from]))) {
 		from++;
 	}
 	return from;
@@ -24,9 +24,7 @@ static unsigned next_transport(const struct smd_remote_owner *owner, unsigned fr
 
 unsigned smd_remote_first_transport(const struct smd_remote *remote)
 {
-	unsigned from = remote->target->transport;
-
-	return next_transport(remote->owner, remote->transport > from ? remote->transport : from);
+	return next_transport(remote, remote->transport);
 }
 
 /* The next transport must have its time too, which is short where a server is there again. */
@@ -125,7 +123,7 @@ static void remote_tell_vain(const struct smd_remote *remote, unsigned next, con
 	if (target_uses(remote->target, remote->transport)) {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"%u lanes to %s could not be made over %s, and the rest go over %s: %s",
-			VAIN_LANES, server, tried, config->transports[next]->name, reason);
+			SMD_FABRIC_VAIN_LANES, server, tried, config->transports[next]->name, reason);
 	} else {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"lanes to %s go over %s: both ends have what %s needs, and nothing comes "
@@ -134,50 +132,37 @@ static void remote_tell_vain(const struct smd_remote *remote, unsigned next, con
 	}
 }
 
-/*
- * A fabric that drops what crosses shows in nothing but silence. What one lane has found out the
- * others of its server are spared: each would wait as long, a few at a time. So are those of other
- * servers, where two servers are silent and no lane has ever worked.
- */
+/* The other lanes of its server, or all, would wait as long, a few at a time. */
 static void remote_spare_others(struct smd_remote *remote, unsigned next, const char *reason)
 {
 	const struct smd_config *config = remote->owner->config;
 	struct smd_target *target = remote->target;
 	unsigned tried = remote->transport;
-	struct smd_found *found = &remote->owner->found[tried];
+	struct smd_fabric *fabric = &remote->owner->found[tried].fabric;
+	enum smd_fabric_news news = smd_fabric_in_vain(
+		fabric, &target->ends[tried], target_uses(target, tried));
 
-	target->vain++;
-	if (target->transport >= next ||
-		(target_uses(target, tried) && target->vain < VAIN_LANES)) {
-		return;
+	if (news != SMD_FABRIC_NO_NEWS) {
+		remote_tell_vain(remote, next, reason);
 	}
-	target->transport = next;
-	if (found->absent) {
-		return;
-	}
-	remote_tell_vain(remote, next, reason);
-	found->vain += !target->counted;
-	target->counted = true;
-	if (found->vain >= VAIN_SERVERS && !found->used) {
-		found->absent = true;
+	if (news == SMD_FABRIC_SILENT) {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"nothing comes over %s from %u servers: lanes to all servers go over %s",
-			config->transports[tried]->name, found->vain,
+			config->transports[tried]->name, fabric->vain,
 			config->transports[next]->name);
 	}
 }
 
 void smd_remote_transport_works(struct smd_remote *remote)
 {
-	remote->owner->found[remote->transport].used = true;
+	remote->owner->found[remote->transport].fabric.crosses = true;
 	remote->target->paired |= smd_transport_carrier(remote->lane->ops) != NULL;
 }
 
 void smd_remote_transport_returns(struct smd_target *target)
 {
-	if (target->paired) {
-		target->transport = 0;
-		target->vain = 0;
+	for (unsigned i = 0; target->paired && i < SMD_TRANSPORTS_MAX; i++) {
+		smd_far_end_returns(&target->ends[i]);
 	}
 }
 
@@ -189,7 +174,7 @@ bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason,
 	if (remote_repeats(remote, err, reason)) {
 		return true;
 	}
-	next = next_transport(remote->owner, remote->transport + 1);
+	next = next_transport(remote, remote->transport + 1);
 	if (next == remote->owner->config->ntransports) {
 		return false;
 	}
