@@ -360,6 +360,12 @@ struct smd_transport_ops {
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
 	/*
+	 * The same for who has other lanes at work, and need not have the memory at once that the
+	 * card or the other end may still use: released() is called when neither does, after the
+	 * last done(), at once or later. NULL operation: closing waits for nothing.
+	 */
+	void (*close_later)(struct smd_lane *lane, void (*released)(void *owner), void *owner);
+	/*
 	 * The loop, on which there are no lanes or listeners but closed ones, is about to be freed:
 	 * ends what those still do. NULL operation: nothing.
 	 */
@@ -638,6 +644,17 @@ static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)
 static inline void smd_lane_close(struct smd_lane *lane)
 {
 	lane->ops->close(lane);
+}
+
+static inline void smd_lane_close_later(
+	struct smd_lane *lane, void (*released)(void *owner), void *owner)
+{
+	if (lane->ops->close_later) {
+		lane->ops->close_later(lane, released, owner);
+	} else {
+		smd_lane_close(lane);
+		released(owner);
+	}
 }
 
 static inline const char *smd_lane_peer_name(const struct smd_lane *lane)

@@ -260,6 +260,7 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.invalidate = rdma_invalidate,
 	.redirect = rdma_redirect,
 	.close = smd_rdma_close,
+	.close_later = smd_rdma_close_later,
 	.loop_end = smd_rdma_loop_end,
 	.peer_name = rdma_peer_name,
 };

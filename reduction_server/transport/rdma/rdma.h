@@ -145,6 +145,9 @@ struct rdma_lane {
 	LIST_HEAD(, smd_advertisement) idle_advertisements;
 
 	struct rdma_drain drain; /* of a closed lane */
+	void (*released)(void *owner); /* of its memory, which the card may still use; NULL: or has
+					  called this */
+	void *released_owner;
 	uint64_t linger_until_ns;
 };
 
@@ -230,6 +233,7 @@ void smd_rdma_listener_close(struct smd_listener *listener);
 
 /* close.c */
 void smd_rdma_close(struct smd_lane *lane);
+void smd_rdma_close_later(struct smd_lane *lane, void (*released)(void *owner), void *owner);
 /* A lane that was closed while the maker had it is its loop's again. */
 void smd_rdma_close_made(struct rdma_lane *lane);
 
