@@ -158,7 +158,8 @@ struct smd_transport_ops {
 	uint16_t hello_flag; /* by which a worker asks for a lane made over a carrier
 				(wire/message.h) */
 	/* Of which kinds the devices here are, as flags beside that one, so that the other end can
-	 * offer what is of one of them; 0: that is not known. NULL operation: there are no kinds. */
+	 * offer what is of one of them; 0: that is not known. NULL operation: there are no kinds.
+	 */
 	uint16_t (*kinds)(void);
 	unsigned port_slot;  /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
 

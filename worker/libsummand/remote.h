@@ -106,12 +106,12 @@ struct smd_remote_owner_ops {
 
 /* What remotes have found out of a transport. */
 struct smd_found {
-	bool absent;   /* it is nowhere: no lane need try it */
-	bool had;      /* a lane was made: its device is there, or comes again; */
+	bool absent;              /* it is nowhere: no lane need try it */
+	bool had;                 /* a lane was made: its device is there, or comes again; */
 	struct smd_fabric fabric; /* whether something crosses */
-	unsigned told; /* what this process's device lacks, of which it was said */
-	uint16_t kinds;    /* of its devices, */
-	uint64_t kinds_ns; /* at that time; 0: they are not known */
+	unsigned told;            /* what this process's device lacks, of which it was said */
+	uint16_t kinds;           /* of its devices, */
+	uint64_t kinds_ns;        /* at that time; 0: they are not known */
 };
 
 /* What all remotes of a context share. */

@@ -43,8 +43,7 @@ int smd_remote_say_hello(struct smd_remote *remote)
 	*hello = (struct smd_hello){
 		.shard = (uint16_t)remote->shard,
 		.flags = (uint16_t)((config->poll ? SMD_HELLO_CALLED : 0) |
-				    (config->token[0] ? SMD_HELLO_TOKEN : 0) |
-				    remote_asks(remote) |
+				    (config->token[0] ? SMD_HELLO_TOKEN : 0) | remote_asks(remote) |
 				    (config->zeros_skipped ? SMD_HELLO_ZEROS : 0)),
 	};
 	remote->challenged = false;

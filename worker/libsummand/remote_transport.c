@@ -123,7 +123,8 @@ static void remote_tell_vain(const struct smd_remote *remote, unsigned next, con
 	if (target_uses(remote->target, remote->transport)) {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"%u lanes to %s could not be made over %s, and the rest go over %s: %s",
-			SMD_FABRIC_VAIN_LANES, server, tried, config->transports[next]->name, reason);
+			SMD_FABRIC_VAIN_LANES, server, tried, config->transports[next]->name,
+			reason);
 	} else {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"lanes to %s go over %s: both ends have what %s needs, and nothing comes "
@@ -139,8 +140,8 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 	struct smd_target *target = remote->target;
 	unsigned tried = remote->transport;
 	struct smd_fabric *fabric = &remote->owner->found[tried].fabric;
-	enum smd_fabric_news news = smd_fabric_in_vain(
-		fabric, &target->ends[tried], target_uses(target, tried));
+	enum smd_fabric_news news =
+		smd_fabric_in_vain(fabric, &target->ends[tried], target_uses(target, tried));
 
 	if (news != SMD_FABRIC_NO_NEWS) {
 		remote_tell_vain(remote, next, reason);

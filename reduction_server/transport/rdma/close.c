@@ -173,7 +173,8 @@ static void making_end_with_loop(struct rdma_drain *drain)
 	smd_rdma_maker_finish(lane_of_drain(drain)->loop->maker);
 }
 
-/* What can be the owner's goes back now, the rest when the maker is through: nobody waits for it. */
+/* What can be the owner's goes back now, the rest when the maker is through: nobody waits for it.
+ */
 static void lane_leave_to_maker(struct rdma_lane *lane)
 {
 	if (lane->patience) {

@@ -172,8 +172,7 @@ static bool port_will_do(const struct smd_verbs_port *port, const struct smd_rdm
 }
 
 /* Of ports of other network namespaces only for want of others. */
-uint16_t smd_rdma_port_kinds(
-	const struct smd_verbs_port *ports, unsigned n, const char *devices)
+uint16_t smd_rdma_port_kinds(const struct smd_verbs_port *ports, unsigned n, const char *devices)
 {
 	const struct smd_rdma_wish wish = {.devices = devices};
 	uint16_t all = 0;

@@ -33,8 +33,7 @@ const struct smd_verbs_port *smd_rdma_port_choose(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish);
 
 /* Of which kinds those are that the list of devices has, as in a wish; 0: there are none. */
-uint16_t smd_rdma_port_kinds(
-	const struct smd_verbs_port *ports, unsigned n, const char *devices);
+uint16_t smd_rdma_port_kinds(const struct smd_verbs_port *ports, unsigned n, const char *devices);
 
 /* How the carriers come of who listens at an address. */
 struct smd_rdma_way {

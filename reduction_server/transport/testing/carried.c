@@ -81,8 +81,7 @@ static int carrier_on_frame(
 {
 	struct carried_lane *lane = owner;
 
-	return lane->times_out ? 0
-			       : lane->callbacks->on_frame(lane->owner, frame, payload, error);
+	return lane->times_out ? 0 : lane->callbacks->on_frame(lane->owner, frame, payload, error);
 }
 
 static void carrier_on_closed(void *owner, int err, const char *reason)

@@ -327,8 +327,8 @@ static void what_has_worked_is_tried_when_a_server_returns(void **state)
 	pool_stop(&pool);
 }
 
-/* However long that takes over the one transport, the next has its turn in the same attempt: the next
- * attempt would begin with the first again. */
+/* However long that takes over the one transport, the next has its turn in the same attempt: the
+ * next attempt would begin with the first again. */
 static void a_server_that_returns_is_reached_after_a_long_silence(void **state)
 {
 	const struct smd_server_config both[] = {

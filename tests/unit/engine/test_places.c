@@ -136,8 +136,7 @@ static void lane_close(struct smd_lane *outer)
 	lane->closed = true;
 }
 
-static void lane_close_later(
-	struct smd_lane *outer, void (*released)(void *owner), void *owner)
+static void lane_close_later(struct smd_lane *outer, void (*released)(void *owner), void *owner)
 {
 	struct played_lane *lane = (struct played_lane *)outer;
 
@@ -377,8 +376,8 @@ static void a_place_is_its_rank_s_until_its_lane_is_closed(void **state)
 	bare_shard_end(&shard);
 }
 
-/* Its queue pair takes a card a while to destroy: the next group waits for that, and a rank is not told
- * that there is no memory. */
+/* Its queue pair takes a card a while to destroy: the next group waits for that, and a rank is not
+ * told that there is no memory. */
 static void a_place_comes_back_when_the_card_is_through(void **state)
 {
 	struct played_lane *gone;

@@ -168,8 +168,8 @@ static void connect_and_close(void)
 	ends_close(&ends);
 }
 
-/* A fabric may drop all that crosses, and NCCL makes many connections to each of many hosts: what the
- * first has found out the others need not. It is forgotten with NCCL's last communicator. */
+/* A fabric may drop all that crosses, and NCCL makes many connections to each of many hosts: what
+ * the first has found out the others need not. It is forgotten with NCCL's last communicator. */
 static void where_nothing_comes_other_connections_are_spared(void **state)
 {
 	enum { ALL = 1000 };

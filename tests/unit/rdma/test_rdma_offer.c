@@ -417,8 +417,8 @@ static void a_lane_of_no_shard_stays_on_its_carriers_card(void **state)
 		struct smd_lane *lane;
 
 		assert_int_equal(smd_transport_rdma.offer(link->base, &halves.first.carrier.lane,
-					 (unsigned)SMD_SHARD_UNKNOWN, NULL, 0,
-					 &link_callbacks, &link->far, &lane, &halves.first.offer, &error),
+					 (unsigned)SMD_SHARD_UNKNOWN, NULL, 0, &link_callbacks,
+					 &link->far, &lane, &halves.first.offer, &error),
 			0);
 		assert_string_equal(rdma_lane_of(lane)->path.port.name, "script1");
 		smd_lane_close(lane);
@@ -426,8 +426,8 @@ static void a_lane_of_no_shard_stays_on_its_carriers_card(void **state)
 	}
 }
 
-/* What this host has a RoCE and an InfiniBand card for is what the other end has: who offers says one
- * kind only. */
+/* What this host has a RoCE and an InfiniBand card for is what the other end has: who offers says
+ * one kind only. */
 static void what_is_offered_is_of_the_other_ends_kind(void **state)
 {
 	static const struct {

@@ -126,8 +126,8 @@ static void count_release(void *owner)
 	++*(unsigned *)owner;
 }
 
-/* A shard's lane has others beside it, and its slots may come back when the card is through: until then
- * the other end may write there, and the card read. */
+/* A shard's lane has others beside it, and its slots may come back when the card is through: until
+ * then the other end may write there, and the card read. */
 static void what_is_the_owners_comes_back_later_where_it_may(void **state)
 {
 	static void (*const uses[])(struct later * one, struct parcel * parcel,

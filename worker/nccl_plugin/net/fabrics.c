@@ -12,22 +12,22 @@
 #include "worker/nccl_plugin/abi/log.h"
 
 struct net_host {
-	SLIST_ENTRY(net_host) link;
+	LIST_ENTRY(net_host) link;
 	uint8_t address[16];
 	bool used; /* connections to it were made */
 	struct smd_far_end end;
 };
 
 struct net_fabric {
-	SLIST_ENTRY(net_fabric) link;
+	LIST_ENTRY(net_fabric) link;
 	const struct smd_nccl_device *device;
 	const struct smd_transport_ops *ops;
 	struct smd_fabric fabric;
-	SLIST_HEAD(, net_host) hosts;
+	LIST_HEAD(, net_host) hosts;
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of them */
-static SLIST_HEAD(, net_fabric) fabrics = SLIST_HEAD_INITIALIZER(fabrics);
+static LIST_HEAD(, net_fabric) fabrics = LIST_HEAD_INITIALIZER(fabrics);
 
 /* NULL: nothing is known of it, and it cannot be kept (out of memory). */
 static struct net_fabric *fabric_get(
@@ -35,7 +35,7 @@ static struct net_fabric *fabric_get(
 {
 	struct net_fabric *fabric;
 
-	SLIST_FOREACH (fabric, &fabrics, link) {
+	LIST_FOREACH (fabric, &fabrics, link) {
 		if (fabric->device == device && fabric->ops == ops) {
 			return fabric;
 		}
@@ -44,8 +44,8 @@ static struct net_fabric *fabric_get(
 	if (fabric) {
 		fabric->device = device;
 		fabric->ops = ops;
-		SLIST_INIT(&fabric->hosts);
-		SLIST_INSERT_HEAD(&fabrics, fabric, link);
+		LIST_INIT(&fabric->hosts);
+		LIST_INSERT_HEAD(&fabrics, fabric, link);
 	}
 	return fabric;
 }
@@ -57,7 +57,7 @@ static struct net_host *host_get(struct net_fabric *fabric, const struct sockadd
 	struct net_host *host;
 
 	(void)smd_address_bytes((const struct sockaddr *)of, address);
-	SLIST_FOREACH (host, &fabric->hosts, link) {
+	LIST_FOREACH (host, &fabric->hosts, link) {
 		if (memcmp(host->address, address, sizeof(address)) == 0) {
 			return host;
 		}
@@ -65,7 +65,7 @@ static struct net_host *host_get(struct net_fabric *fabric, const struct sockadd
 	host = calloc(1, sizeof(*host));
 	if (host) {
 		memcpy(host->address, address, sizeof(address));
-		SLIST_INSERT_HEAD(&fabric->hosts, host, link);
+		LIST_INSERT_HEAD(&fabric->hosts, host, link);
 	}
 	return host;
 }
@@ -134,16 +134,16 @@ void smd_net_fabric_in_vain(const struct smd_nccl_device *device,
 void smd_net_fabrics_end(void)
 {
 	pthread_mutex_lock(&lock);
-	while (!SLIST_EMPTY(&fabrics)) {
-		struct net_fabric *fabric = SLIST_FIRST(&fabrics);
+	while (!LIST_EMPTY(&fabrics)) {
+		struct net_fabric *fabric = LIST_FIRST(&fabrics);
 
-		while (!SLIST_EMPTY(&fabric->hosts)) {
-			struct net_host *host = SLIST_FIRST(&fabric->hosts);
+		while (!LIST_EMPTY(&fabric->hosts)) {
+			struct net_host *host = LIST_FIRST(&fabric->hosts);
 
-			SLIST_REMOVE_HEAD(&fabric->hosts, link);
+			LIST_REMOVE(host, link);
 			free(host);
 		}
-		SLIST_REMOVE_HEAD(&fabrics, link);
+		LIST_REMOVE(fabric, link);
 		free(fabric);
 	}
 	pthread_mutex_unlock(&lock);
