@@ -201,7 +201,7 @@ void smd_server_comm_tell(struct smd_server_comm *comm, const struct smd_slot *s
 }
 
 /* What windows of the job have, that it needs: they give way. Where they have not so much, or too
- * long, it is in vain. */
+ * long, it is in vain. What lanes have that are closed comes back in a moment. */
 static bool comm_awaits_memory(struct smd_server_comm *comm)
 {
 	const struct smd_buffer_pool *pool = &comm->resources->pool;
@@ -218,11 +218,15 @@ static bool comm_awaits_memory(struct smd_server_comm *comm)
 		smd_server_comm_tell(comm, NULL, SMD_LOG_DEBUG, text);
 		comm->lacks_ns = now_ns;
 	}
-	if (now_ns - comm->lacks_ns > LACKS_MOST_S * SMD_SECOND_NS || needs <= room ||
-		!smd_windows_yield(comm, needs - room)) {
+	if (now_ns - comm->lacks_ns > LACKS_MOST_S * SMD_SECOND_NS) {
 		return false;
 	}
-	smd_windows_shrink_now(comm);
+	if (comm->resources->parting == 0) {
+		if (needs <= room || !smd_windows_yield(comm, needs - room)) {
+			return false;
+		}
+		smd_windows_shrink_now(comm);
+	}
 	comm->comms->lacks(comm->comms->owner);
 	return true;
 }
@@ -264,13 +268,14 @@ void smd_server_comm_activate(struct smd_server_comm *comm)
 	struct smd_error error = {""};
 	uint64_t attempts = SMD_HASH_SEED;
 	int ret = comm_reserve(comm, &error);
+	bool waits = ret == -ENOSPC && (!comm->optional || comm->resources->parting);
 
+	if (waits && comm_awaits_memory(comm)) {
+		return;
+	}
 	if (ret && comm->optional) { /* nothing is wrong: ranks go on as before */
 		comm_tell_abort(comm, NULL, -ret, error.text);
 		smd_server_comm_abandon(comm);
-		return;
-	}
-	if (ret == -ENOSPC && comm_awaits_memory(comm)) {
 		return;
 	}
 	if (ret) {

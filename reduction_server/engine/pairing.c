@@ -293,7 +293,8 @@ static void pairing_offer(struct smd_pairing *pairing)
 	struct smd_error error = {""};
 	struct smd_offer none;
 	int ret = pairing->ops->offer(pairer->base, pairing->carrier, pairer->shard, NULL,
-		&made_callbacks, pairing, &pairing->made, &none, &error);
+		pairing->handshake.hello.flags & SMD_HELLO_KINDS, &made_callbacks, pairing,
+		&pairing->made, &none, &error);
 
 	if (ret) {
 		pairing_not_made(pairing, ret, error.text);

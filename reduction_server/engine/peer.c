@@ -550,6 +550,22 @@ void smd_peer_dismiss(struct smd_peer *peer, const char *reason)
 	smd_peer_close(peer, reason);
 }
 
+/* What the worker could write to is the pool's again. */
+static void peer_free(void *owner)
+{
+	struct smd_peer *peer = owner;
+
+	peer->shard->resources.parting--;
+	for (uint32_t i = 0; i < peer->nmembers; i++) {
+		if (peer->members[i]) {
+			smd_member_free_buffers(peer->members[i], true);
+			free(peer->members[i]);
+		}
+	}
+	free(peer->members);
+	free(peer);
+}
+
 void smd_peer_close(struct smd_peer *peer, const char *reason)
 {
 	struct smd_shard *shard = peer->shard;
@@ -566,14 +582,8 @@ void smd_peer_close(struct smd_peer *peer, const char *reason)
 		smd_slot_received(peer->rx_slot, peer->rx_member->rank, 0);
 	}
 	smd_turns_end(&peer->turns);
-	smd_lane_close(peer->lane); /* gives back the results that were on their way */
-	for (uint32_t i = 0; i < peer->nmembers; i++) {
-		if (peer->members[i]) {
-			smd_member_free_buffers(peer->members[i], true);
-			free(peer->members[i]);
-		}
-	}
-	free(peer->members);
-	free(peer);
+	shard->resources.parting++;
+	/* It gives back the results that were on their way. */
+	smd_lane_close_later(peer->lane, peer_free, peer);
 	smd_shard_check_drained(shard);
 }

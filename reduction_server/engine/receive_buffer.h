@@ -4,7 +4,7 @@
  *
  * A member gets one for each ordinal that it is granted. The part's header claims it; a part
  * without elements gives it back. After ABORT the worker may still be writing, so the buffers stay
- * taken and reserved until it says LEAVE or its lane has been closed.
+ * taken and reserved until it says LEAVE or its lane has been closed and released.
  */
 #ifndef SMD_ENGINE_RECEIVE_BUFFER_H
 #define SMD_ENGINE_RECEIVE_BUFFER_H

@@ -157,6 +157,10 @@ struct smd_transport_ops {
 	uint32_t room; /* bytes of frames that a lane is given at once, to keep it busy (turns.h) */
 	uint16_t hello_flag; /* by which a worker asks for a lane made over a carrier
 				(wire/message.h) */
+	/* Of which kinds the devices here are, as flags beside that one, so that the other end can
+	 * offer what is of one of them; 0: that is not known. NULL operation: there are no kinds.
+	 */
+	uint16_t (*kinds)(void);
 	unsigned port_slot;  /* which of a handle's SMD_TRANSPORT_PORTS ports is this transport's */
 
 	/*
@@ -189,6 +193,9 @@ struct smd_transport_ops {
 	 * wanted. NULL operation: always.
 	 */
 	const char *(*carrier)(void);
+	/* So many seconds an end that has answered an offer waits at most for the lane to open, as
+	 * on a fabric that drops all that crosses. NULL operation: there is no such silence. */
+	unsigned (*making_s)(void);
 	/* Whether such lanes can be made here, by who listens at or connects to that address: 0, or
 	 * -errno with a text; -ENODEV: by nobody; -EXDEV: they are for other addresses. */
 	int (*check)(const char *address, struct smd_error *error);
@@ -211,8 +218,9 @@ struct smd_transport_ops {
 	/*
 	 * Makes half of a lane, attached, for that shard (SMD_SHARD_UNKNOWN: of none, it stays on
 	 * the card that has its carrier's address). `other` is what the other end has offered;
-	 * NULL: this one is the first. What answers, without on_offered(), is ready for the other
-	 * end when it is said. 0 or -errno with a text.
+	 * NULL: this one is the first, and the other's devices are of these kinds (0: that is not
+	 * known). What answers, without on_offered(), is ready for the other end when it is said. 0
+	 * or -errno with a text.
 	 *
 	 * Making may take milliseconds, which a loop with other lanes at work has not got. If there
 	 * is an on_offered(), it is done elsewhere and only begun here: on_offered() is called
@@ -220,8 +228,9 @@ struct smd_transport_ops {
 	 * done with the lane before. Without, `own` is there when this returns.
 	 */
 	int (*offer)(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-		const struct smd_offer *other, const struct smd_lane_callbacks *callbacks,
-		void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
+		const struct smd_offer *other, uint16_t kinds,
+		const struct smd_lane_callbacks *callbacks, void *owner, struct smd_lane **out,
+		struct smd_offer *own, struct smd_error *error);
 	/*
 	 * Begins to connect it to the half that is offered, in the same way; then on_open() at both
 	 * ends, or on_closed(). The carrier belongs to the lane from now on, if 0 is returned:
@@ -355,6 +364,12 @@ struct smd_transport_ops {
 	void (*redirect)(struct smd_lane *lane, void *payload);
 	void (*close)(struct smd_lane *lane);
 	/*
+	 * The same for who has other lanes at work, and need not have the memory at once that the
+	 * card or the other end may still use: released() is called when neither does, after the
+	 * last done(), at once or later. NULL operation: closing waits for nothing.
+	 */
+	void (*close_later)(struct smd_lane *lane, void (*released)(void *owner), void *owner);
+	/*
 	 * The loop, on which there are no lanes or listeners but closed ones, is about to be freed:
 	 * ends what those still do. NULL operation: nothing.
 	 */
@@ -446,6 +461,11 @@ static inline bool smd_transport_can_advertise(const struct smd_transport_ops *o
 static inline bool smd_transport_takes_device_memory(const struct smd_transport_ops *ops)
 {
 	return ops->register_device != NULL;
+}
+
+static inline unsigned smd_transport_making_s(const struct smd_transport_ops *ops)
+{
+	return ops->making_s ? ops->making_s() : 0;
 }
 
 /* The transport over whose lanes this one's are made now; NULL: they connect by themselves. */
@@ -628,6 +648,17 @@ static inline void smd_lane_redirect(struct smd_lane *lane, void *payload)
 static inline void smd_lane_close(struct smd_lane *lane)
 {
 	lane->ops->close(lane);
+}
+
+static inline void smd_lane_close_later(
+	struct smd_lane *lane, void (*released)(void *owner), void *owner)
+{
+	if (lane->ops->close_later) {
+		lane->ops->close_later(lane, released, owner);
+	} else {
+		smd_lane_close(lane);
+		released(owner);
+	}
 }
 
 static inline const char *smd_lane_peer_name(const struct smd_lane *lane)

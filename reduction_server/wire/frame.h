@@ -13,7 +13,7 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/wire/collective.h"
 
-#define SMD_WIRE_VERSION  5
+#define SMD_WIRE_VERSION  6
 #define SMD_FRAME_KIND_AT 4 /* in a header */
 #define SMD_FRAME_SIZE    64
 #define SMD_CONTROL_MAX   2048 /* bytes of payload of a frame that carries no elements */

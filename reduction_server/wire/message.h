@@ -25,8 +25,12 @@
 #define SMD_HELLO_PAIR 4u /* the lane is to carry another one's making: PAIR is awaited */
 #define SMD_HELLO_ZEROS 8u /* blocks of zeros are not sent (zeros.h), in either direction */
 #define SMD_HELLO_MEMORY 16u /* PAIR is awaited, of shared memory */
+#define SMD_HELLO_INFINIBAND 32u /* of SMD_HELLO_PAIR: the worker has ports of that kind, */
+#define SMD_HELLO_ROCE       64u /* or of this one; neither: it does not say */
+#define SMD_HELLO_KINDS      (SMD_HELLO_INFINIBAND | SMD_HELLO_ROCE)
 #define SMD_HELLO_FLAGS                                                                            \
-	(SMD_HELLO_CALLED | SMD_HELLO_TOKEN | SMD_HELLO_PAIR | SMD_HELLO_ZEROS | SMD_HELLO_MEMORY)
+	(SMD_HELLO_CALLED | SMD_HELLO_TOKEN | SMD_HELLO_PAIR | SMD_HELLO_ZEROS |                   \
+		SMD_HELLO_MEMORY | SMD_HELLO_KINDS)
 
 struct smd_hello {
 	uint8_t nonce[SMD_NONCE_SIZE];

@@ -18,11 +18,6 @@
 struct smd_config {
 	/* What lanes go over: the first of these that there is. */
 	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
-	bool absent[SMD_TRANSPORTS_MAX]; /* found to be nowhere: no lane need try it */
-	bool had[SMD_TRANSPORTS_MAX];    /* a lane was made: its device is there, or comes again; */
-	bool used[SMD_TRANSPORTS_MAX];   /* one was welcomed: something crosses */
-	unsigned vain[SMD_TRANSPORTS_MAX]; /* servers to which nothing came over it */
-	unsigned told[SMD_TRANSPORTS_MAX]; /* what this process's device lacks, of which it was said */
 	unsigned ntransports;
 	unsigned ninitial; /* of the servers; others were added while the process ran */
 	unsigned nservers;

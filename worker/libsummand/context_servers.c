@@ -12,7 +12,7 @@
 #include "worker/libsummand/context_failure.h"
 
 #define WAKE_LEAST_S 3
-#define WAKE_MADE_S  12 /* a lane over a card is tried twice, for 5 s each */
+#define WAKE_MADE_S  2 /* more where lanes are made over it, of which each is tried twice */
 
 static struct smd_context *context_of(struct smd_remote_owner *owner)
 {
@@ -98,15 +98,15 @@ static bool context_may_rest(struct smd_remote_owner *owner, const struct smd_re
 
 /* Servers that were there: one that does not answer is lost as soon as at work, but a connection
  * may be late by a lost packet, and making a lane over it takes time. */
-static unsigned wake_patience_s(const struct smd_config *config)
+static unsigned wake_patience_s(const struct smd_remote_owner *owner)
 {
+	const struct smd_config *config = owner->config;
 	unsigned limit_s = (config->heartbeat_ms + 999) / 1000;
 	unsigned wait_s = limit_s > WAKE_LEAST_S ? limit_s : WAKE_LEAST_S;
 
 	for (unsigned i = 0; i < config->ntransports; i++) {
-		if (config->had[i] && !config->transports[i]->within_host) {
-			wait_s += WAKE_MADE_S;
-			break;
+		if (owner->found[i].had && !config->transports[i]->within_host) {
+			wait_s += 2 * smd_transport_making_s(config->transports[i]) + WAKE_MADE_S;
 		}
 	}
 	return wait_s < config->connect_timeout_s ? wait_s : config->connect_timeout_s;
@@ -115,7 +115,7 @@ static unsigned wake_patience_s(const struct smd_config *config)
 void smd_context_wake(struct smd_context *context)
 {
 	struct smd_remote_owner *owner = &context->remote_owner;
-	const struct timeval timeout = {wake_patience_s(&context->config), 0};
+	const struct timeval timeout = {wake_patience_s(&context->remote_owner), 0};
 	bool wakes = false;
 
 	owner->connect_s = (unsigned)timeout.tv_sec;

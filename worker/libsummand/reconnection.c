@@ -13,7 +13,7 @@
 
 #define DELAY_LEAST_MS 250
 #define DELAY_MOST_MS  5000
-#define ATTEMPT_MS     10000
+#define REST_MS        5000 /* of an attempt, beside what silence of a fabric takes of it */
 #define HURRY_MS       500 /* who cannot go on says so within a second */
 #define HURRY_AGAIN_MS 50
 #define MS_NS          (SMD_SECOND_NS / 1000)
@@ -54,12 +54,26 @@ static unsigned hurry_left_ms(const struct smd_reconnection *reconnection)
 		       : 0;
 }
 
+/* Each transport may be silent for as long as it takes to find that out, and the last one has time
+ * all the same: the next attempt begins with the first again. */
+static unsigned attempt_ms(const struct smd_remote_owner *owner)
+{
+	unsigned ms = REST_MS;
+
+	for (unsigned i = 0; i < owner->config->ntransports; i++) {
+		ms += smd_transport_making_s(owner->config->transports[i]) * 1000;
+	}
+	return ms;
+}
+
 static void try_now(struct smd_target *target)
 {
 	struct smd_reconnection *reconnection = &target->reconnection;
+	unsigned left_ms = reconnection->hurried ? hurry_left_ms(reconnection)
+						 : attempt_ms(target->remotes[0]->owner);
 
 	reconnection->under_way = true;
-	arm(reconnection, reconnection->hurried ? hurry_left_ms(reconnection) : ATTEMPT_MS);
+	arm(reconnection, left_ms);
 	smd_remote_try_again(target->remotes[0], 0);
 }
 

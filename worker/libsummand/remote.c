@@ -27,8 +27,8 @@ static const struct smd_lane_callbacks remote_callbacks;
 static void remote_on_closed(void *owner, int err, const char *reason);
 static const char looking_up[] = "its name is still being looked up";
 /* It does not say so itself: it cannot read what it is told. */
-#define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 5"
-_Static_assert(SMD_WIRE_VERSION == 5, "the hint names the versions");
+#define VERSION_HINT "; a server of wire version 1 does so, and this process speaks version 6"
+_Static_assert(SMD_WIRE_VERSION == 6, "the hint names the versions");
 
 /* ---- connecting ---- */
 
@@ -58,7 +58,7 @@ void smd_remote_give_up(struct smd_remote *remote)
 static void remote_try_later(struct smd_remote *remote, int err, const char *reason)
 {
 	const struct timeval delay = {0, RETRY_MS * 1000};
-	bool never = err == -ENODEV && !remote->owner->config->had[remote->transport];
+	bool never = err == -ENODEV && !remote->owner->found[remote->transport].had;
 
 	remote->err = err;
 	snprintf(remote->reason, sizeof(remote->reason), "%s", reason);

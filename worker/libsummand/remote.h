@@ -17,6 +17,7 @@
 #include "reduction_server/transport/turns.h"
 #include "reduction_server/wire/handshake.h"
 #include "worker/libsummand/config.h"
+#include "worker/libsummand/fabric.h"
 #include "worker/libsummand/lookout.h"
 #include "worker/libsummand/lookup.h"
 #include "worker/libsummand/progress.h"
@@ -103,10 +104,21 @@ struct smd_remote_owner_ops {
 	struct smd_receiver *(*find)(struct smd_remote_owner *owner, uint32_t number);
 };
 
+/* What remotes have found out of a transport. */
+struct smd_found {
+	bool absent;              /* it is nowhere: no lane need try it */
+	bool had;                 /* a lane was made: its device is there, or comes again; */
+	struct smd_fabric fabric; /* whether something crosses */
+	unsigned told;            /* what this process's device lacks, of which it was said */
+	uint16_t kinds;           /* of its devices, */
+	uint64_t kinds_ns;        /* at that time; 0: they are not known */
+};
+
 /* What all remotes of a context share. */
 struct smd_remote_owner {
 	const struct smd_remote_owner_ops *ops;
 	struct smd_config *config;
+	struct smd_found found[SMD_TRANSPORTS_MAX]; /* of each of the config's transports */
 	struct smd_progress *progress;
 	struct smd_origin origin;   /* of the lanes, where it reaches their servers */
 	uint64_t deadline_ns;       /* to connect, */
@@ -126,10 +138,8 @@ struct smd_target {
 	bool doubted; /* it could not be reached there: its name may stand for another by now */
 	struct smd_lookup *lookup;    /* NULL: none is under way */
 	unsigned nremotes;            /* 1 until shard 0 has said WELCOME */
-	unsigned transport;           /* of the owner's, that its lanes begin with; */
-	unsigned vain; /* so many of them have tried another, and nothing came over it; */
-	bool counted;  /* among the servers of which that is so */
-	bool made;     /* a lane to it was (remote_pair.h): one may be again when it returns */
+	struct smd_far_end ends[SMD_TRANSPORTS_MAX]; /* of the fabric of each transport */
+	bool made; /* a lane to it was (remote_pair.h): one may be again when it returns */
 	bool lost;                    /* told to the owner */
 	bool silent;                  /* when it was lost */
 	bool known;                   /* its shards are in the list of all remotes */

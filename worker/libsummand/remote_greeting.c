@@ -4,6 +4,34 @@
 #include <errno.h>
 #include <stdio.h>
 
+#include "reduction_server/base/clock.h"
+
+#define KINDS_KNOWN_NS SMD_SECOND_NS
+
+/* Looked up once for lanes that are made together: with many cards that takes milliseconds. */
+static uint16_t remote_kinds(const struct smd_remote *remote, const struct smd_transport_ops *ops)
+{
+	struct smd_found *found = &remote->owner->found[remote->transport];
+	uint64_t now_ns = smd_clock_ns();
+
+	if (!ops->kinds) {
+		return 0;
+	}
+	if (found->kinds_ns == 0 || now_ns - found->kinds_ns > KINDS_KNOWN_NS) {
+		found->kinds = ops->kinds();
+		found->kinds_ns = now_ns;
+	}
+	return found->kinds;
+}
+
+/* What the lane is to carry. */
+static uint16_t remote_asks(const struct smd_remote *remote)
+{
+	const struct smd_transport_ops *ops = remote->owner->config->transports[remote->transport];
+
+	return remote->pairs ? ops->hello_flag | remote_kinds(remote, ops) : 0;
+}
+
 int smd_remote_say_hello(struct smd_remote *remote)
 {
 	const struct smd_config *config = remote->owner->config;
@@ -15,10 +43,7 @@ int smd_remote_say_hello(struct smd_remote *remote)
 	*hello = (struct smd_hello){
 		.shard = (uint16_t)remote->shard,
 		.flags = (uint16_t)((config->poll ? SMD_HELLO_CALLED : 0) |
-				    (config->token[0] ? SMD_HELLO_TOKEN : 0) |
-				    (remote->pairs ? config->transports[remote->transport]
-							     ->hello_flag
-						   : 0) |
+				    (config->token[0] ? SMD_HELLO_TOKEN : 0) | remote_asks(remote) |
 				    (config->zeros_skipped ? SMD_HELLO_ZEROS : 0)),
 	};
 	remote->challenged = false;

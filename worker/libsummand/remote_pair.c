@@ -132,7 +132,7 @@ static int remote_pair(
 	/* Lanes of a device of NCCL's stay on the card that they leave by. */
 	bool stays = *remote->owner->origin.interface;
 	unsigned shard = stays ? (unsigned)SMD_SHARD_UNKNOWN : remote->shard;
-	int ret = ops->offer(remote->owner->progress->base, remote->lane, shard, theirs,
+	int ret = ops->offer(remote->owner->progress->base, remote->lane, shard, theirs, 0,
 		remote->callbacks, remote, &made, &own.offer, error);
 
 	if (ret) {
@@ -148,7 +148,7 @@ static int remote_pair(
 		smd_lane_close(made);
 		return ret;
 	}
-	remote->owner->config->had[remote->transport] = true;
+	remote->owner->found[remote->transport].had = true;
 	smd_turns_end(&remote->turns);
 	remote->lane = made;
 	smd_turns_begin(&remote->turns, made);

@@ -9,14 +9,14 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/remote_pair.h"
 
-/* So many lanes, of a server that has others over that transport, or servers are tried in vain. */
-#define VAIN_LANES   8u
-#define VAIN_SERVERS 2u
-
-/* From that one on, the first that is not known to be nowhere; as many as there are: none. */
-static unsigned next_transport(const struct smd_config *config, unsigned from)
+/* From that one on, the first that may lead to its server; as many as there are: none. */
+static unsigned next_transport(const struct smd_remote *remote, unsigned from)
 {
-	while (from < config->ntransports && config->absent[from]) {
+	const struct smd_remote_owner *owner = remote->owner;
+
+	while (from < owner->config->ntransports &&
+		(owner->found[from].absent || smd_fabric_is_silent(&owner->found[from].fabric,
+						      &remote->target->ends[from]))) {
 		from++;
 	}
 	return from;
@@ -24,10 +24,7 @@ static unsigned next_transport(const struct smd_config *config, unsigned from)
 
 unsigned smd_remote_first_transport(const struct smd_remote *remote)
 {
-	unsigned from = remote->target->transport;
-
-	return next_transport(
-		remote->owner->config, remote->transport > from ? remote->transport : from);
+	return next_transport(remote, remote->transport);
 }
 
 /* The next transport must have its time too, which is short where a server is there again. */
@@ -65,9 +62,9 @@ static bool remote_repeats(struct smd_remote *remote, int err, const char *reaso
 
 /* A bit for each thing that may be wrong with this process's own device. The other lanes find the same.
  * 0: with something else, or with a device that lanes were made with before. */
-static unsigned own_lack(const struct smd_config *config, unsigned transport, int err)
+static unsigned own_lack(const struct smd_found *found, int err)
 {
-	if (config->had[transport]) {
+	if (found->had) {
 		return 0;
 	}
 	switch (err) {
@@ -88,13 +85,14 @@ static unsigned own_lack(const struct smd_config *config, unsigned transport, in
 static void remote_tell_next(
 	const struct smd_remote *remote, unsigned next, int err, const char *reason)
 {
-	struct smd_config *config = remote->owner->config;
+	const struct smd_config *config = remote->owner->config;
+	struct smd_found *found = &remote->owner->found[remote->transport];
 	const char *name = config->transports[remote->transport]->name;
-	unsigned lack = own_lack(config, remote->transport, err);
+	unsigned lack = own_lack(found, err);
 	char server[160];
 
-	if (lack & ~config->told[remote->transport]) {
-		config->told[remote->transport] |= lack;
+	if (lack & ~found->told) {
+		found->told |= lack;
 		smd_log(SMD_LOG_INFO, "libsummand", "lanes go over %s and not over %s: %s",
 			config->transports[next]->name, name, reason);
 		return;
@@ -128,7 +126,8 @@ static void remote_tell_vain(const struct smd_remote *remote, unsigned next, con
 	if (target_uses(remote->target, remote->transport)) {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"%u lanes to %s could not be made over %s, and the rest go over %s: %s",
-			VAIN_LANES, server, tried, config->transports[next]->name, reason);
+			SMD_FABRIC_VAIN_LANES, server, tried, config->transports[next]->name,
+			reason);
 	} else if (smd_remote_connects_over(remote) == config->transports[remote->transport]) {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"lanes to %s go over %s: it does not answer over %s: %s", server,
@@ -141,67 +140,55 @@ static void remote_tell_vain(const struct smd_remote *remote, unsigned next, con
 	}
 }
 
-/*
- * A fabric that drops what crosses shows in nothing but silence. What one lane has found out the
- * others of its server are spared: each would wait as long, a few at a time. So are those of other
- * servers, where two servers are silent and no lane has ever worked.
- */
+/* The other lanes of its server, or all, would wait as long, a few at a time. */
 static void remote_spare_others(struct smd_remote *remote, unsigned next, const char *reason)
 {
-	struct smd_config *config = remote->owner->config;
+	const struct smd_config *config = remote->owner->config;
 	struct smd_target *target = remote->target;
 	unsigned tried = remote->transport;
+	struct smd_fabric *fabric = &remote->owner->found[tried].fabric;
+	enum smd_fabric_news news =
+		smd_fabric_in_vain(fabric, &target->ends[tried], target_uses(target, tried));
 
-	target->vain++;
-	if (target->transport >= next ||
-		(target_uses(target, tried) && target->vain < VAIN_LANES)) {
-		return;
+	if (news != SMD_FABRIC_NO_NEWS) {
+		remote_tell_vain(remote, next, reason);
 	}
-	target->transport = next;
-	if (config->absent[tried]) {
-		return;
-	}
-	remote_tell_vain(remote, next, reason);
-	config->vain[tried] += !target->counted;
-	target->counted = true;
-	if (config->vain[tried] >= VAIN_SERVERS && !config->used[tried]) {
-		config->absent[tried] = true;
+	if (news == SMD_FABRIC_SILENT) {
 		smd_log(SMD_LOG_WARN, "libsummand",
 			"nothing comes over %s from %u servers: lanes to all servers go over %s",
-			config->transports[tried]->name, config->vain[tried],
+			config->transports[tried]->name, fabric->vain,
 			config->transports[next]->name);
 	}
 }
 
 void smd_remote_transport_works(struct smd_remote *remote)
 {
-	remote->owner->config->used[remote->transport] = true;
+	remote->owner->found[remote->transport].fabric.crosses = true;
 	remote->target->made |= smd_transport_is_made(remote->lane->ops);
 }
 
 void smd_remote_transport_returns(struct smd_target *target)
 {
-	if (target->made) {
-		target->transport = 0;
-		target->vain = 0;
+	for (unsigned i = 0; target->made && i < SMD_TRANSPORTS_MAX; i++) {
+		smd_far_end_returns(&target->ends[i]);
 	}
 }
 
 bool smd_remote_try_next(struct smd_remote *remote, int err, const char *reason, bool asked)
 {
-	struct smd_config *config = remote->owner->config;
+	struct smd_found *found = &remote->owner->found[remote->transport];
 	unsigned next;
 
 	if (remote_repeats(remote, err, reason)) {
 		return true;
 	}
-	next = next_transport(config, remote->transport + 1);
-	if (next == config->ntransports) {
+	next = next_transport(remote, remote->transport + 1);
+	if (next == remote->owner->config->ntransports) {
 		return false;
 	}
 	remote_tell_next(remote, next, err, reason);
-	if (err == -ENODEV && !config->had[remote->transport]) { /* nor will the other lanes */
-		config->absent[remote->transport] = true;
+	if (err == -ENODEV && !found->had) { /* nor will the other lanes */
+		found->absent = true;
 	}
 	if (err == -ETIMEDOUT && asked) {
 		remote_spare_others(remote, next, reason);

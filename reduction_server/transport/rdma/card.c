@@ -11,6 +11,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/address.h"
+#include "reduction_server/wire/message.h"
 
 struct rdma_card {
 	struct rdma_loop *loop;
@@ -308,6 +309,13 @@ static void warn_of_devices(const struct rdma_loop *loop, const struct smd_error
 	}
 }
 
+static const char *wish_kind(const struct smd_rdma_wish *wish)
+{
+	bool roce = wish->other ? wish->other->ethernet : wish->kinds == SMD_HELLO_ROCE;
+
+	return roce ? "RoCE" : "InfiniBand";
+}
+
 /* What is in the way, for somebody who looks for it. -ENETDOWN: for any lane. */
 static int card_explain(
 	const struct rdma_loop *loop, const struct smd_rdma_wish *wish, struct smd_error *error)
@@ -334,7 +342,7 @@ static int card_explain(
 	return smd_error_set(error, ENETUNREACH,
 		"the other end is on %s, and no device here is; SUMMAND_RDMA_DEVICE there may name "
 		"others",
-		wish->other && wish->other->ethernet ? "RoCE" : "InfiniBand");
+		wish_kind(wish));
 }
 
 /* None could be opened, this one for that reason. What passes is told as it is, and what does not must

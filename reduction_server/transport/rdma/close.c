@@ -5,8 +5,7 @@
  * owner's memory, for a payload or because the other end may write to it, ends at once.
  *
  * What the maker has made the maker takes back as well (maker.h), as to destroy a queue pair takes
- * a card as long; but where the owner's memory is in use that cannot wait, and only the lane's own
- * buffers are left to it.
+ * a card as long. Where the owner's memory is in use it says whether that can wait.
  */
 #include <assert.h>
 #include <errno.h>
@@ -75,6 +74,17 @@ static void lane_forget_advertisements(struct rdma_lane *lane)
 	}
 }
 
+/* Nobody uses memory of the owner's any more, who hears that last. */
+static void lane_release(struct rdma_lane *lane)
+{
+	void (*released)(void *owner) = lane->released;
+
+	lane->released = NULL;
+	if (released) {
+		released(lane->released_owner);
+	}
+}
+
 /* ---- the lane's own end ---- */
 
 static void lane_free(evutil_socket_t fd, short what, void *arg)
@@ -83,6 +93,7 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	lane_release(lane);
 	if (lane->device) {
 		struct ibv_context *context = lane->device->context;
 
@@ -162,7 +173,8 @@ static void making_end_with_loop(struct rdma_drain *drain)
 	smd_rdma_maker_finish(lane_of_drain(drain)->loop->maker);
 }
 
-/* What is the owner's goes back now, the rest when the maker is through: nobody waits for it. */
+/* What can be the owner's goes back now, the rest when the maker is through: nobody waits for it.
+ */
 static void lane_leave_to_maker(struct rdma_lane *lane)
 {
 	if (lane->patience) {
@@ -174,7 +186,9 @@ static void lane_leave_to_maker(struct rdma_lane *lane)
 		lane->carrier = NULL;
 	}
 	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
-	lane_forget_advertisements(lane);
+	if (!lane->released) {
+		lane_forget_advertisements(lane);
+	}
 	lane->callbacks = NULL; /* who may be gone when the other end writes meanwhile */
 	lane->owner = NULL;
 	lane->drain.end = making_end_with_loop;
@@ -247,7 +261,7 @@ static bool lane_is_taken_back_later(struct rdma_lane *lane)
 		return false;
 	}
 	lane->pair.ops = &gone_pair;
-	if (lane->paired && !lane_is_alone(lane)) {
+	if (lane->paired && !lane->released && !lane_is_alone(lane)) {
 		lane_become_alone(lane);
 	}
 	lane_leave_to_maker(lane);
@@ -440,12 +454,26 @@ void smd_rdma_close(struct smd_lane *outer)
 		lane_leave_to_maker(lane);
 		return;
 	}
-	if (lane_drains(lane) || lane_is_taken_back_later(lane)) {
+	if (lane_drains(lane)) { /* which needs nothing of the owner's */
+		lane_release(lane);
+		return;
+	}
+	if (lane_is_taken_back_later(lane)) {
 		return;
 	}
 	lane_destroy(lane);
+	lane_release(lane);
 	/* The caller may be inside one of this lane's callbacks, so its memory goes later. */
 	if (!base || event_base_once(base, -1, EV_TIMEOUT, lane_free, lane, &now) != 0) {
 		lane_free(-1, 0, lane);
 	}
+}
+
+void smd_rdma_close_later(struct smd_lane *outer, void (*released)(void *owner), void *owner)
+{
+	struct rdma_lane *lane = rdma_lane_of(outer);
+
+	lane->released = released;
+	lane->released_owner = owner;
+	smd_rdma_close(outer);
 }

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 
@@ -45,6 +46,29 @@ int smd_rdma_check(const char *address, struct smd_error *error)
 			"%s: loopback is not an address of an RDMA device", address);
 	}
 	return ret;
+}
+
+unsigned smd_rdma_making_s(void)
+{
+	struct smd_rdma_settings settings;
+
+	return smd_rdma_settings_read(&settings, NULL) ? 0 : settings.connect_s;
+}
+
+uint16_t smd_rdma_kinds(void)
+{
+	struct smd_rdma_settings settings;
+	struct smd_verbs_port *ports;
+	uint16_t kinds;
+	int n;
+
+	if (smd_rdma_settings_read(&settings, NULL)) {
+		return 0;
+	}
+	n = smd_verbs_ports("", &ports);
+	kinds = smd_rdma_port_kinds(ports, n > 0 ? (unsigned)n : 0, settings.devices);
+	free(ports);
+	return kinds;
 }
 
 /* ---- the carrier, which has nothing more to say ---- */
@@ -170,7 +194,7 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
  * servers, mostly of the same few numbers. Lanes of no shard (NCCL's) were led to a card by who
  * asked for them. */
 static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carrier,
-	const struct smd_rdma_offer *other, struct smd_error *error)
+	const struct smd_rdma_offer *other, uint16_t kinds, struct smd_error *error)
 {
 	uint8_t local[16];
 	bool known = smd_lane_local_address(carrier, local);
@@ -179,6 +203,7 @@ static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carri
 		.devices = lane->loop->settings.devices,
 		.local = known ? local : NULL,
 		.other = other,
+		.kinds = kinds,
 		.turn = other || !sharded ? lane->loop->turn++ : lane->shard,
 		.first = lane->loop->first,
 		.anywhere = lane->loop->anywhere,
@@ -258,7 +283,8 @@ static void lane_know_other(struct rdma_lane *lane, const struct smd_rdma_offer 
 }
 
 static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
-	const struct smd_offer *other, struct smd_offer *own, struct smd_error *error)
+	const struct smd_offer *other, uint16_t kinds, struct smd_offer *own,
+	struct smd_error *error)
 {
 	struct smd_rdma_offer theirs;
 	int ret = 0;
@@ -268,7 +294,7 @@ static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
 		ret = smd_rdma_offer_decode(other->bytes, other->length, &theirs, error);
 	}
 	if (ret == 0) {
-		ret = lane_choose_port(lane, carrier, other ? &theirs : NULL, error);
+		ret = lane_choose_port(lane, carrier, other ? &theirs : NULL, kinds, error);
 	}
 	if (ret == 0) {
 		ret = lane_draw_first_packet(lane, error);
@@ -295,8 +321,8 @@ static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
 }
 
 int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
 {
 	struct rdma_lane *lane = smd_rdma_lane_create();
 	int ret;
@@ -313,7 +339,7 @@ int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsi
 	snprintf(lane->peer, sizeof(lane->peer), "%s", smd_lane_peer_name(carrier));
 	ret = smd_rdma_loop_get(base, &lane->loop, error);
 	if (ret == 0) {
-		ret = lane_offer(lane, carrier, other, own, error);
+		ret = lane_offer(lane, carrier, other, kinds, own, error);
 	}
 	if (ret) {
 		smd_lane_close(&lane->lane);

@@ -7,6 +7,7 @@
 #include "reduction_server/base/parse.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/bandwidth.h"
+#include "reduction_server/wire/message.h"
 
 #define SCORE_KIND  2000u /* above all else */
 #define SCORE_LOCAL 1000u /* above that of any address of the other end, */
@@ -157,11 +158,33 @@ static bool wish_names(const struct smd_rdma_wish *wish)
 	return wish->devices && *wish->devices;
 }
 
+static uint16_t port_kind(const struct smd_verbs_port *port)
+{
+	return port->ethernet ? SMD_HELLO_ROCE : SMD_HELLO_INFINIBAND;
+}
+
 static bool port_will_do(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
 {
 	return (!wish_names(wish) ||
 		       smd_rdma_port_is_named(wish->devices, port->name, port->number)) &&
-	       (!wish->other || wish->other->ethernet == port->ethernet);
+	       (!wish->other || wish->other->ethernet == port->ethernet) &&
+	       (!wish->kinds || wish->kinds & port_kind(port));
+}
+
+/* Of ports of other network namespaces only for want of others. */
+uint16_t smd_rdma_port_kinds(const struct smd_verbs_port *ports, unsigned n, const char *devices)
+{
+	const struct smd_rdma_wish wish = {.devices = devices};
+	uint16_t all = 0;
+	uint16_t here = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		if (port_will_do(&ports[i], &wish)) {
+			all |= port_kind(&ports[i]);
+			here |= port_is_here(&ports[i]) ? port_kind(&ports[i]) : 0;
+		}
+	}
+	return here ? here : all;
 }
 
 /* 0: it will not do. */

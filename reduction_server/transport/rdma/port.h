@@ -19,7 +19,8 @@
 struct smd_rdma_wish {
 	const char *devices;                /* as in NCCL_IB_HCA; empty: any */
 	const uint8_t *local;               /* [16], the carrier's own address; NULL: not known */
-	const struct smd_rdma_offer *other; /* NULL: this end offers first */
+	const struct smd_rdma_offer *other; /* NULL: this end offers first, */
+	uint16_t kinds; /* and the other has ports of these (SMD_HELLO_KINDS); 0: of any */
 	unsigned turn;
 	const char *interface; /* that the carrier is likely to come by; NULL or empty: not known */
 	uint32_t first; /* at which of the ports turns begin: so many 2^32ths of their number; */
@@ -30,6 +31,9 @@ struct smd_rdma_wish {
 /* NULL: there is none for it. */
 const struct smd_verbs_port *smd_rdma_port_choose(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish);
+
+/* Of which kinds those are that the list of devices has, as in a wish; 0: there are none. */
+uint16_t smd_rdma_port_kinds(const struct smd_verbs_port *ports, unsigned n, const char *devices);
 
 /* How the carriers come of who listens at an address. */
 struct smd_rdma_way {

@@ -145,6 +145,9 @@ struct rdma_lane {
 	LIST_HEAD(, smd_advertisement) idle_advertisements;
 
 	struct rdma_drain drain; /* of a closed lane */
+	void (*released)(void *owner); /* of its memory, which the card may still use; NULL: or has
+					  called this */
+	void *released_owner;
 	uint64_t linger_until_ns;
 };
 
@@ -204,9 +207,11 @@ struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane);
 /* offer.c */
 const char *smd_rdma_carrier(void);
 int smd_rdma_check(const char *address, struct smd_error *error);
+unsigned smd_rdma_making_s(void);
+uint16_t smd_rdma_kinds(void);
 int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
 int smd_rdma_join(struct smd_lane *lane, struct smd_lane *carrier, const struct smd_offer *other,
 	struct smd_error *error);
 
@@ -228,6 +233,7 @@ void smd_rdma_listener_close(struct smd_listener *listener);
 
 /* close.c */
 void smd_rdma_close(struct smd_lane *lane);
+void smd_rdma_close_later(struct smd_lane *lane, void (*released)(void *owner), void *owner);
 /* A lane that was closed while the maker had it is its loop's again. */
 void smd_rdma_close_made(struct rdma_lane *lane);
 

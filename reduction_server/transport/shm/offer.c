@@ -117,13 +117,14 @@ static int explain(int ret)
 }
 
 int smd_shm_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
 {
 	struct shm_lane *lane = lane_create(base);
 	int ret;
 
 	(void)shard;
+	(void)kinds;
 	if (!lane) {
 		return smd_error_set(error, ENOMEM, "shm: out of memory");
 	}

@@ -115,8 +115,8 @@ void smd_shm_discard(struct shm_lane *lane);
 const char *smd_shm_carrier(void);
 int smd_shm_check(const char *address, struct smd_error *error);
 int smd_shm_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error);
 int smd_shm_join(struct smd_lane *lane, struct smd_lane *carrier, const struct smd_offer *other,
 	struct smd_error *error);
 

@@ -23,6 +23,7 @@ struct carried_lane {
 	bool answers;
 	bool times_out;
 	bool counted;
+	uint8_t lost[SMD_CONTROL_MAX];
 	char peer[128];
 };
 
@@ -68,6 +69,10 @@ static int carrier_on_header(
 {
 	struct carried_lane *lane = owner;
 
+	if (lane->times_out) { /* nothing comes of what the other end says */
+		*payload = lane->lost;
+		return 0;
+	}
 	return lane->callbacks->on_header(lane->owner, frame, payload, error);
 }
 
@@ -76,7 +81,7 @@ static int carrier_on_frame(
 {
 	struct carried_lane *lane = owner;
 
-	return lane->callbacks->on_frame(lane->owner, frame, payload, error);
+	return lane->times_out ? 0 : lane->callbacks->on_frame(lane->owner, frame, payload, error);
 }
 
 static void carrier_on_closed(void *owner, int err, const char *reason)
@@ -161,12 +166,13 @@ static struct carried_lane *carried_create(
 }
 
 static int carried_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
 {
 	struct carried_lane *lane;
 
 	(void)shard;
+	(void)kinds;
 	if (take_one(&smd_carried_trials.refuse)) {
 		return smd_error_set(error, ENOSPC, "it is to be refused");
 	}
@@ -202,7 +208,14 @@ static int carried_join(struct smd_lane *outer, struct smd_lane *carrier,
 			  take_one(&smd_carried_trials.time_out);
 	lane->carrier = carrier;
 	carrier->ops->set_owner(carrier, &carrier_callbacks, lane);
-	event_active(lane->soon, EV_TIMEOUT, 1);
+	if (lane->times_out && smd_carried_trials.time_out_ms) {
+		unsigned ms = smd_carried_trials.time_out_ms;
+		const struct timeval later = {ms / 1000, ms % 1000 * 1000};
+
+		evtimer_add(lane->soon, &later);
+	} else {
+		event_active(lane->soon, EV_TIMEOUT, 1);
+	}
 	return 0;
 }
 

@@ -290,7 +290,7 @@ static const struct lie lies[] = {
 #body, NULL, body, err, reason                                                     \
 	}
 	GREETING(say_what_is_no_frame, "frame: magic must be SMD, got 485454"),
-	GREETING(say_another_version, "frame: version must be 5, got 1"),
+	GREETING(say_another_version, "frame: version must be 6, got 1"),
 	GREETING(say_a_malformed_welcome, "WELCOME: payload must be as specs/design/wire.md says"),
 	GREETING(welcome_to_another_shard, "WELCOME: shard must be 0, got 1"),
 	GREETING(say_a_result_first, "RESULT: must come after WELCOME"),

@@ -127,7 +127,7 @@ static void another_version(void **state)
 	(void)state;
 	smd_frame_encode(&frame, bytes);
 	bytes[3] = 1;
-	assert_refused_at_once(bytes, sizeof(bytes), "version must be 5, got 1");
+	assert_refused_at_once(bytes, sizeof(bytes), "version must be 6, got 1");
 }
 
 static void a_kind_that_is_none(void **state)

@@ -26,6 +26,7 @@
 #include "worker/libsummand/remote_pair.h"
 
 enum { CHUNK = 4096, COUNT = 50000 };
+enum { SILENT_S = 11 }; /* longer than a server that returns has by default */
 
 static char the_token[] = TOKEN;
 static const struct smd_tokens one_token = {.every = the_token};
@@ -37,21 +38,35 @@ static struct {
 	atomic_int err;
 	atomic_uint workers; /* so many of the first offers of theirs fail with it, */
 	atomic_uint servers; /* and so many of theirs */
+	atomic_uint kinds;   /* that the last server's offer was made for */
 } moods;
 
+static unsigned moody_making_s(void)
+{
+	return SILENT_S;
+}
+
+static uint16_t moody_kinds(void)
+{
+	return SMD_HELLO_ROCE;
+}
+
 static int moody_offer(struct event_base *base, const struct smd_lane *carrier, unsigned shard,
-	const struct smd_offer *other, const struct smd_lane_callbacks *callbacks, void *owner,
-	struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
+	const struct smd_offer *other, uint16_t kinds, const struct smd_lane_callbacks *callbacks,
+	void *owner, struct smd_lane **out, struct smd_offer *own, struct smd_error *error)
 {
 	atomic_uint *left = other ? &moods.workers : &moods.servers;
 	int ret;
 
+	if (!other) {
+		moods.kinds = kinds;
+	}
 	if (atomic_load(left)) {
 		atomic_fetch_sub(left, 1);
 		return smd_error_set(error, -moods.err, "it is in no mood");
 	}
 	ret = smd_transport_find("carried")->offer(
-		base, carrier, shard, other, callbacks, owner, out, own, error);
+		base, carrier, shard, other, kinds, callbacks, owner, out, own, error);
 	if (ret == 0) {
 		(*out)->ops = &moody;
 	}
@@ -80,6 +95,8 @@ static int set_up(void **state)
 	(void)state;
 	moody = *smd_transport_find("carried");
 	moody.offer = moody_offer;
+	moody.kinds = moody_kinds;
+	moody.making_s = moody_making_s;
 	smd_carried_trials = (struct smd_carried_trials){0};
 	return 0;
 }
@@ -143,6 +160,20 @@ static void lanes_go_over_to_what_they_carry(void **state)
 	assert_true(capture_has("shard 2: goes over carried", NULL));
 	capture_end();
 	assert_true(smd_carried_trials.most >= 1);
+	pool_stop(&pool);
+}
+
+/* A server whose cards are of two kinds hears which of them this process has. */
+static void a_worker_says_of_which_kind_its_devices_are(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, "tcp", 1, true, NULL);
+	assert_int_equal(work(&pool, "carried", 60), 0); /* which has no kinds */
+	assert_int_equal(moods.kinds, 0);
+	assert_int_equal(work(&pool, "either", 60), 0);
+	assert_int_equal(moods.kinds, SMD_HELLO_ROCE);
 	pool_stop(&pool);
 }
 
@@ -293,6 +324,32 @@ static void what_has_worked_is_tried_when_a_server_returns(void **state)
 		assert_int_equal(smd_carried_trials.time_out, 0);
 		assert_int_equal(capture_count("goes over carried"), first + i);
 	}
+	smd_context_destroy(context);
+	capture_end();
+	pool_stop(&pool);
+}
+
+/* However long that takes over the one transport, the next has its turn in the same attempt: the
+ * next attempt would begin with the first again. */
+static void a_server_that_returns_is_reached_after_a_long_silence(void **state)
+{
+	const struct smd_server_config both[] = {
+		configure(1, true, NULL), configure(1, false, NULL)};
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
+	smd_context *context;
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, both);
+	options.servers = pool.list;
+	capture_begin();
+	assert_int_equal(smd_context_create(&options, &context), 0);
+	assert_int_equal(capture_count("goes over carried"), 1);
+	smd_carried_trials.time_out = 2;
+	smd_carried_trials.time_out_ms = SILENT_S * 1000;
+	return_server(&pool, &both[0], 1);
+	assert_int_equal(smd_carried_trials.time_out, 1); /* in the first attempt */
 	smd_context_destroy(context);
 	capture_end();
 	pool_stop(&pool);
@@ -781,12 +838,14 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		TEST(lanes_go_over_to_what_they_carry),
+		TEST(a_worker_says_of_which_kind_its_devices_are),
 		TEST(few_are_made_at_once),
 		TEST(a_carrier_that_is_not_there_is_not_its_transports_fault),
 		TEST(what_times_out_is_tried_once_more),
 		TEST(where_nothing_comes_the_others_are_spared),
 		TEST(what_was_in_vain_is_not_tried_when_a_server_returns),
 		TEST(what_has_worked_is_tried_when_a_server_returns),
+		TEST(a_server_that_returns_is_reached_after_a_long_silence),
 		TEST(where_nothing_comes_from_two_servers_the_others_are_spared),
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
 		TEST(what_passes_is_tried_once_more),

@@ -36,6 +36,9 @@ struct played_lane {
 	unsigned said[KINDS]; /* frames to the worker, by kind */
 	int32_t result[ELEMENTS];
 	bool closed;
+	bool later; /* its card may write for some time after that, until this is called: */
+	void (*released)(void *owner);
+	void *released_owner;
 };
 
 static struct smd_shard shard;
@@ -133,6 +136,26 @@ static void lane_close(struct smd_lane *outer)
 	lane->closed = true;
 }
 
+static void lane_close_later(struct smd_lane *outer, void (*released)(void *owner), void *owner)
+{
+	struct played_lane *lane = (struct played_lane *)outer;
+
+	if (lane->later) {
+		lane->closed = true;
+		lane->released = released;
+		lane->released_owner = owner;
+	} else {
+		lane_close(outer);
+		released(owner);
+	}
+}
+
+static void lane_release(struct played_lane *lane)
+{
+	lane_close(&lane->lane);
+	lane->released(lane->released_owner);
+}
+
 static const char *lane_peer_name(const struct smd_lane *lane)
 {
 	(void)lane;
@@ -147,6 +170,7 @@ static const struct smd_transport_ops played_transport = {
 	.advertise = lane_advertise,
 	.revoke = lane_revoke,
 	.close = lane_close,
+	.close_later = lane_close_later,
 	.peer_name = lane_peer_name,
 };
 
@@ -352,6 +376,42 @@ static void a_place_is_its_rank_s_until_its_lane_is_closed(void **state)
 	bare_shard_end(&shard);
 }
 
+/* Its queue pair takes a card a while to destroy: the next group waits for that, and a rank is not
+ * told that there is no memory. */
+static void a_place_comes_back_when_the_card_is_through(void **state)
+{
+	struct played_lane *gone;
+	struct played_lane *other;
+	struct played_lane *one;
+	struct played_lane *two;
+	void *memory;
+
+	(void)state;
+	shard_make(3, 1); /* for one group, and no buffer more */
+	gone = worker_join(0, "first", 0);
+	other = worker_join(1, "first", 1);
+	memory = first_live(gone)->memory;
+	gone->later = true;
+	gone->callbacks->on_closed(gone->owner, -ECONNRESET, "gone");
+	assert_int_equal(other->said[SMD_FRAME_GONE], 1);
+	worker_leave(other, 1);
+	one = worker_join(2, "second", 0);
+	two = worker_join(3, "second", 1);
+	assert_true(smd_server_comms_retry(&shard.comms));
+	assert_false(is_free(memory));
+	assert_int_equal(one->said[SMD_FRAME_JOINED] + one->said[SMD_FRAME_ABORT], 0);
+	fill(memory, 0x5a5a5a5a);
+	lane_release(gone);
+	assert_true(is_free(memory));
+	assert_false(smd_server_comms_retry(&shard.comms));
+	assert_int_equal(one->said[SMD_FRAME_JOINED], 1);
+	worker_input(one, 0, 0, 1);
+	worker_input(two, 1, 0, 2);
+	assert_result(one, 3);
+	assert_result(two, 3);
+	bare_shard_end(&shard);
+}
+
 /* ---- a window that is given back ---- */
 
 /* Somebody wants memory, and the communicator rests. */
@@ -419,6 +479,7 @@ int main(void)
 		cmocka_unit_test(a_place_is_its_rank_s_until_it_leaves),
 		cmocka_unit_test(what_is_not_given_back_is_missing),
 		cmocka_unit_test(a_place_is_its_rank_s_until_its_lane_is_closed),
+		cmocka_unit_test(a_place_comes_back_when_the_card_is_through),
 		cmocka_unit_test(a_window_s_places_are_its_rank_s_until_it_says_so),
 		cmocka_unit_test(what_is_granted_meanwhile_has_no_place),
 	};

@@ -29,10 +29,28 @@ struct ends {
 	void *receive;
 };
 
+unsigned __real_smd_transport_select(
+	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX]);
+
+unsigned __wrap_smd_transport_select(
+	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX]);
+/* As "auto" has RDMA and TCP. */
+unsigned __wrap_smd_transport_select(
+	const char *name, const struct smd_transport_ops *out[SMD_TRANSPORTS_MAX])
+{
+	if (strcmp(name, "either") != 0) {
+		return __real_smd_transport_select(name, out);
+	}
+	out[0] = smd_transport_find("carried");
+	out[1] = smd_transport_find("tcp");
+	return 2;
+}
+
 static int set_up(void **state)
 {
 	(void)state;
 	smd_carried_trials = (struct smd_carried_trials){0};
+	smd_net_forget_attempts();
 	setenv("SUMMAND_TRANSPORT", "carried", 1);
 	setenv("SUMMAND_NCCL_SOCKETS", "2", 1); /* which the lane that is made is not asked for */
 	peer_said[0] = '\0';
@@ -140,6 +158,57 @@ static void what_times_out_is_tried_once_more(void **state)
 	ends_close(&ends);
 }
 
+static void connect_and_close(void)
+{
+	struct ends ends;
+
+	peer_said[0] = '\0';
+	ends_listen(&ends);
+	assert_int_equal(ends_connect(&ends), NCCL_SUCCESS);
+	ends_close(&ends);
+}
+
+/* A fabric may drop all that crosses, and NCCL makes many connections to each of many hosts: what
+ * the first has found out the others need not. It is forgotten with NCCL's last communicator. */
+static void where_nothing_comes_other_connections_are_spared(void **state)
+{
+	enum { ALL = 1000 };
+
+	(void)state;
+	setenv("SUMMAND_TRANSPORT", "either", 1);
+	smd_carried_trials.time_out = ALL;
+	connect_and_close();
+	peer_assert_said("nothing comes over carried");
+	peer_assert_said("over tcp, 2 lanes");
+	assert_int_equal(ALL - smd_carried_trials.time_out, 2);
+	for (int i = 0; i < 3; i++) {
+		connect_and_close();
+		peer_assert_said("over tcp, 2 lanes");
+	}
+	assert_int_equal(ALL - smd_carried_trials.time_out, 2);
+	smd_net_forget_attempts();
+	smd_carried_trials.time_out = 0;
+	connect_and_close();
+	peer_assert_said("over carried, 1 lane");
+}
+
+/* One whose connections go over it may have one card that is cut off. */
+static void a_host_that_was_reached_is_tried_more_often(void **state)
+{
+	enum { ALL = 1000, MORE = 10 };
+
+	(void)state;
+	setenv("SUMMAND_TRANSPORT", "either", 1);
+	connect_and_close();
+	peer_assert_said("over carried, 1 lane");
+	smd_carried_trials.time_out = ALL;
+	for (int i = 0; i < MORE; i++) {
+		connect_and_close();
+	}
+	assert_int_equal(ALL - smd_carried_trials.time_out, 8 * 2);
+	peer_assert_said("over tcp, 2 lanes");
+}
+
 /* Neither end does without what was asked for. */
 static void who_can_make_none_is_not_connected(void **state)
 {
@@ -240,6 +309,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		TEST(connections_go_over_what_is_made),
 		TEST(what_times_out_is_tried_once_more),
+		TEST(where_nothing_comes_other_connections_are_spared),
+		TEST(a_host_that_was_reached_is_tried_more_often),
 		TEST(who_can_make_none_is_not_connected),
 		TEST(who_does_otherwise_is_dropped),
 	};

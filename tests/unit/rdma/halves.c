@@ -53,7 +53,7 @@ void half_begin(struct half *half, struct link *link, struct end *end)
 int half_offer(struct half *half, struct link *link, const struct smd_offer *other,
 	struct smd_error *error)
 {
-	int ret = smd_transport_rdma.offer(link->base, &half->carrier.lane, 5, other,
+	int ret = smd_transport_rdma.offer(link->base, &half->carrier.lane, 5, other, half->kinds,
 		&link_callbacks, half->end, &half->end->lane, &half->offer, error);
 
 	half->lane = ret ? NULL : rdma_lane_of(half->end->lane);

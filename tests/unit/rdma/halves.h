@@ -20,6 +20,7 @@ struct carrier {
 struct half {
 	struct end *end;
 	struct carrier carrier;
+	uint16_t kinds; /* of the other end's devices, that it hears of before it offers */
 	struct smd_offer offer;
 	struct rdma_lane *lane;
 };

@@ -29,7 +29,7 @@ int offer_one(struct later *one, struct link *link, struct smd_error *error)
 
 	*one = (struct later){.end = {.room = malloc(ROOM)}};
 	half_begin(&one->half, link, &one->end);
-	ret = smd_transport_rdma.offer(link->base, &one->half.carrier.lane, 5, NULL,
+	ret = smd_transport_rdma.offer(link->base, &one->half.carrier.lane, 5, NULL, 0,
 		later_callbacks(), &one->end, &one->end.lane, &none, error);
 	if (ret == 0) {
 		one->half.lane = rdma_lane_of(one->end.lane);

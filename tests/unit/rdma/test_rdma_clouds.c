@@ -32,7 +32,7 @@ static void assert_offer(struct link *link, int err, const char *reason)
 	struct smd_error error = {""};
 	struct smd_offer offer;
 	struct smd_lane *lane = NULL;
-	int ret = smd_transport_rdma.offer(link->base, &carrier, 0, NULL, &link_callbacks,
+	int ret = smd_transport_rdma.offer(link->base, &carrier, 0, NULL, 0, &link_callbacks,
 		&link->near, &lane, &offer, &error);
 
 	assert_int_equal(ret, err);

@@ -417,13 +417,92 @@ static void a_lane_of_no_shard_stays_on_its_carriers_card(void **state)
 		struct smd_lane *lane;
 
 		assert_int_equal(smd_transport_rdma.offer(link->base, &halves.first.carrier.lane,
-					 (unsigned)SMD_SHARD_UNKNOWN, NULL, &link_callbacks,
+					 (unsigned)SMD_SHARD_UNKNOWN, NULL, 0, &link_callbacks,
 					 &link->far, &lane, &halves.first.offer, &error),
 			0);
 		assert_string_equal(rdma_lane_of(lane)->path.port.name, "script1");
 		smd_lane_close(lane);
 		stage_turn(link);
 	}
+}
+
+/* What this host has a RoCE and an InfiniBand card for is what the other end has: who offers says
+ * one kind only. */
+static void what_is_offered_is_of_the_other_ends_kind(void **state)
+{
+	static const struct {
+		uint16_t kinds;
+		bool ethernet;
+	} cases[] = {
+		{0, false},
+		{SMD_HELLO_KINDS, false},
+		{SMD_HELLO_INFINIBAND, false},
+		{SMD_HELLO_ROCE, true},
+	};
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	begin_between_two_cards(&halves, link);
+	script.ports[1].ethernet = false;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct smd_rdma_offer offer;
+
+		halves.first.kinds = cases[i].kinds;
+		assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+		assert_int_equal(smd_rdma_offer_decode(halves.first.offer.bytes,
+					 halves.first.offer.length, &offer, &error),
+			0);
+		assert_int_equal(offer.ethernet, cases[i].ethernet);
+		assert_string_equal(halves.first.lane->path.port.name,
+			cases[i].ethernet ? "script0" : "script1");
+		end_close(&link->far);
+		link->far.lane = NULL;
+		stage_turn(link);
+	}
+}
+
+/* Nothing is made for it, and nobody has to find out. */
+static void where_no_kind_is_common_nothing_is_offered(void **state)
+{
+	const struct script_call *open = &script.calls[SCRIPT_device_open];
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+
+	forget_loop(link);
+	halves_begin(&halves, link);
+	halves.first.kinds = SMD_HELLO_INFINIBAND;
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENETUNREACH);
+	assert_string_equal(error.text, "the other end is on InfiniBand, and no device here is; "
+					"SUMMAND_RDMA_DEVICE there may name others");
+	script.ports[0].ethernet = false;
+	forget_loop(link);
+	halves.first.kinds = SMD_HELLO_ROCE;
+	error.text[0] = '\0';
+	assert_int_equal(half_offer(&halves.first, link, NULL, &error), -ENETUNREACH);
+	assert_non_null(strstr(error.text, "the other end is on RoCE"));
+	assert_int_equal(open->count, 0);
+}
+
+static void kinds_are_those_of_ports_that_lanes_may_take(void **state)
+{
+	struct script_call *ports = &script.calls[SCRIPT_ports];
+
+	(void)state;
+	two_cards();
+	script.ports[1].ethernet = false;
+	assert_int_equal(smd_transport_rdma.kinds(), SMD_HELLO_KINDS);
+	setenv("SUMMAND_RDMA_DEVICE", "script1", 1);
+	assert_int_equal(smd_transport_rdma.kinds(), SMD_HELLO_INFINIBAND);
+	setenv("SUMMAND_RDMA_DEVICE", "^script1", 1);
+	assert_int_equal(smd_transport_rdma.kinds(), SMD_HELLO_ROCE);
+	setenv("SUMMAND_RDMA_DEVICE", "script7", 1);
+	assert_int_equal(smd_transport_rdma.kinds(), 0);
+	unsetenv("SUMMAND_RDMA_DEVICE");
+	ports->fail_at = ports->count + 1;
+	ports->err = -ENODEV;
+	assert_int_equal(smd_transport_rdma.kinds(), 0);
 }
 
 /* A driver without its library, a file's mode, a container that was given one card: another one is taken,
@@ -585,6 +664,9 @@ int main(void)
 		STAGE(loopback_is_not_carried),
 		STAGE(who_answers_takes_cards_by_turns),
 		STAGE(a_lane_of_no_shard_stays_on_its_carriers_card),
+		STAGE(what_is_offered_is_of_the_other_ends_kind),
+		STAGE(where_no_kind_is_common_nothing_is_offered),
+		STAGE(kinds_are_those_of_ports_that_lanes_may_take),
 		STAGE(a_card_that_cannot_be_opened_leaves_its_turn_to_another),
 		STAGE(where_no_card_can_be_opened_rdma_does_not_reach),
 		STAGE(a_card_that_is_busy_is_asked_again),

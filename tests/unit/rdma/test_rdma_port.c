@@ -14,6 +14,7 @@
 
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/rdma/port.h"
+#include "reduction_server/wire/message.h"
 
 static const struct smd_verbs_port ports[] = {
 	{.name = "mlx5_0", .number = 1, .ethernet = true, .network_bits = 64,
@@ -367,6 +368,42 @@ static void infiniband_goes_before_the_routes_roce(void **state)
 	assert_ptr_equal(smd_rdma_port_choose(cards, 3, &wish), &cards[1]);
 }
 
+/* Whoever is the first to offer can say one kind only, and so says one that the other end has. */
+static void the_other_ends_kinds_are_heeded(void **state)
+{
+	const unsigned n = sizeof(ports) / sizeof(ports[0]);
+	struct smd_rdma_wish wish = {.kinds = SMD_HELLO_ROCE};
+
+	(void)state;
+	for (wish.turn = 0; wish.turn < 4; wish.turn++) {
+		assert_true(smd_rdma_port_choose(ports, n, &wish)->ethernet);
+	}
+	wish.kinds = SMD_HELLO_INFINIBAND;
+	wish.local = ports[2].gid;
+	assert_false(smd_rdma_port_choose(ports, n, &wish)->ethernet);
+	assert_null(smd_rdma_port_choose(ports, NROCE, &wish));
+	wish.kinds = SMD_HELLO_KINDS; /* as if nothing had been said */
+	assert_false(smd_rdma_port_choose(ports, n, &wish)->ethernet);
+	assert_ptr_equal(smd_rdma_port_choose(ports, NROCE, &wish), &ports[2]);
+}
+
+/* Of RoCE in another network namespace only where there is nothing else, as lanes take it. */
+static void kinds_are_told(void **state)
+{
+	const unsigned n = sizeof(ports) / sizeof(ports[0]);
+	struct smd_verbs_port cards[] = {ports[1], ports[3]};
+
+	(void)state;
+	assert_int_equal(smd_rdma_port_kinds(ports, n, ""), SMD_HELLO_KINDS);
+	assert_int_equal(smd_rdma_port_kinds(ports, n, "mlx5_0"), SMD_HELLO_ROCE);
+	assert_int_equal(smd_rdma_port_kinds(ports, n, "mlx5_3"), SMD_HELLO_INFINIBAND);
+	assert_int_equal(smd_rdma_port_kinds(ports, n, "hns"), 0);
+	assert_int_equal(smd_rdma_port_kinds(NULL, 0, ""), 0);
+	cards[0].network_bits = 0;
+	assert_int_equal(smd_rdma_port_kinds(cards, 2, ""), SMD_HELLO_INFINIBAND);
+	assert_int_equal(smd_rdma_port_kinds(cards, 1, ""), SMD_HELLO_ROCE);
+}
+
 /* By the mask of the interface that has the address. */
 static void networks_are_known_by_their_interfaces(void **state)
 {
@@ -396,6 +433,8 @@ int main(void)
 		cmocka_unit_test(an_address_of_another_network_namespace_takes_no_turn),
 		cmocka_unit_test(a_slow_card_takes_no_turn),
 		cmocka_unit_test(infiniband_goes_before_the_routes_roce),
+		cmocka_unit_test(the_other_ends_kinds_are_heeded),
+		cmocka_unit_test(kinds_are_told),
 		cmocka_unit_test(networks_are_known_by_their_interfaces),
 	};
 

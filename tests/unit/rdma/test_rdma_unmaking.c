@@ -121,6 +121,83 @@ static void what_is_the_owners_is_safe_when_closing_returns(void **state)
 	free(remote);
 }
 
+static void count_release(void *owner)
+{
+	++*(unsigned *)owner;
+}
+
+/* A shard's lane has others beside it, and its slots may come back when the card is through: until
+ * then the other end may write there, and the card read. */
+static void what_is_the_owners_comes_back_later_where_it_may(void **state)
+{
+	static void (*const uses[])(struct later * one, struct parcel * parcel,
+		uint8_t * remote) = {lane_takes, lane_gives};
+	struct link *link = *state;
+	struct halves halves;
+	uint8_t *remote = calloc(1, LARGE);
+
+	halves_open(&halves, link);
+	for (size_t i = 0; i < sizeof(uses) / sizeof(uses[0]); i++) {
+		struct parcel parcel = {.payload = NULL};
+		struct end answering;
+		struct half answer;
+		unsigned released = 0;
+
+		later_open(link, &answer, &answering);
+		uses[i](&later, &parcel, remote);
+		slow_begin(SCRIPT_pair_destroy);
+		smd_lane_close_later(later.end.lane, count_release, &released);
+		later.end.lane = NULL;
+		assert_true(later.half.carrier.closed); /* which tells the other end */
+		chunks_cross(link, SCRIPT_pair_destroy);
+		assert_int_equal(parcel.done + (int)released, 0);
+		slow_end(SCRIPT_pair_destroy);
+		RUN_UNTIL(link, released);
+		assert_int_equal(parcel.done, i);
+		later_close(link);
+		assert_int_equal(released, 1);
+		end_close(&answering);
+		parcels_free(&parcel, 1);
+		free(answering.room);
+	}
+	halves_close(&halves);
+	free(remote);
+}
+
+/* One that drains needs nothing of it, nor does one that was never there. */
+static void what_no_card_uses_is_the_owners_at_once(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct halves halves;
+	struct parcel parcel;
+	struct end answering;
+	struct half answer;
+	unsigned released = 0;
+
+	halves_open(&halves, link);
+	later_open(link, &answer, &answering);
+	script.carries = false;
+	parcel_send(&parcel, &later.end, 1, 100, NULL);
+	smd_lane_close_later(later.end.lane, count_release, &released);
+	later.end.lane = NULL;
+	assert_int_equal(released, 1);
+	script.carries = true;
+	later_close(link);
+	end_close(&answering);
+	free(answering.room);
+	slow_begin(SCRIPT_pair_create);
+	assert_int_equal(later_offer(link, &error), 0);
+	RUN_UNTIL(link, is_held(SCRIPT_pair_create));
+	smd_lane_close_later(later.end.lane, count_release, &released);
+	later.end.lane = NULL;
+	slow_end(SCRIPT_pair_create);
+	later_close(link);
+	assert_int_equal(released, 2);
+	parcels_free(&parcel, 1);
+	halves_close(&halves);
+}
+
 /* Both are closed while somebody is in that call, and nothing is left of the loop. */
 static void loop_ends_while(struct link *link, enum script_call_name name, struct halves *there)
 {
@@ -230,6 +307,8 @@ int main(void)
 		STAGE(closing_waits_for_no_call),
 		STAGE(destroying_delays_no_other_lane),
 		STAGE(what_is_the_owners_is_safe_when_closing_returns),
+		STAGE(what_is_the_owners_comes_back_later_where_it_may),
+		STAGE(what_no_card_uses_is_the_owners_at_once),
 		STAGE(the_loops_end_waits_for_what_is_destroyed),
 		STAGE(a_carrier_that_ends_while_it_is_joined_ends_the_lane),
 		STAGE(who_closes_while_it_is_joined_hears_nothing_more),

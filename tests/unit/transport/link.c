@@ -261,11 +261,12 @@ static void link_make(struct link *link)
 	link->near.opened = 0;
 	carriers[0] = link->far.lane;
 	carriers[1] = link->near.lane;
-	assert_int_equal(link->made->offer(link->base, carriers[0], 0, NULL, &link_callbacks,
+	assert_int_equal(link->made->offer(link->base, carriers[0], 0, NULL, 0, &link_callbacks,
 				 &link->far, &link->far.lane, &offers[0], &error),
 		0);
-	assert_int_equal(link->made->offer(link->base, carriers[1], 0, &offers[0], &link_callbacks,
-				 &link->near, &link->near.lane, &offers[1], &error),
+	assert_int_equal(
+		link->made->offer(link->base, carriers[1], 0, &offers[0], 0, &link_callbacks,
+			&link->near, &link->near.lane, &offers[1], &error),
 		0);
 	assert_int_equal(link->made->join(link->near.lane, carriers[1], &offers[0], &error), 0);
 	assert_int_equal(link->made->join(link->far.lane, carriers[0], &offers[1], &error), 0);

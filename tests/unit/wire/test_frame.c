@@ -31,7 +31,7 @@ static const struct smd_frame sample = {
 };
 
 static const uint8_t sample_bytes[SMD_FRAME_SIZE] = {
-	'S', 'M', 'D', 5, 7, 7, 3, 2, /* magic, version, kind, dtype, op, collective */
+	'S', 'M', 'D', 6, 7, 7, 3, 2, /* magic, version, kind, dtype, op, collective */
 	0xa1, 0xa2, 0xa3, 0x00,       /* 8 length */
 	0xb1, 0xb2, 0xb3, 0xb4,       /* 12 comm */
 	0xc1, 0xc2, 0xf1, 0xf2,       /* 16 lag, 17 open, 18 root */
@@ -91,8 +91,8 @@ static void wrong_envelopes_are_refused_by_field(void **state)
 		{0, 'X', "frame: magic must be SMD, got 584d44"},
 		{1, 'm', "frame: magic must be SMD, got 536d44"},
 		{2, 0, "frame: magic must be SMD, got 534d00"},
-		{3, 0, "frame: version must be 5, got 0"},
-		{3, 1, "frame: version must be 5, got 1"},
+		{3, 0, "frame: version must be 6, got 0"},
+		{3, 1, "frame: version must be 6, got 1"},
 		{4, 0, "frame: kind must be 1 to 31, got 0"},
 		{4, 32, "frame: kind must be 1 to 31, got 32"},
 		{4, 255, "frame: kind must be 1 to 31, got 255"},

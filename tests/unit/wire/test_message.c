@@ -121,7 +121,7 @@ static void hello_must_have_no_flags_that_are_none(void **state)
 	struct smd_hello out;
 
 	(void)state;
-	strange.flags = 32;
+	strange.flags = 128;
 	assert_int_equal(DECODE(smd_hello_decode, payload, smd_hello_encode(&strange, payload),
 				 &out, &error),
 		-EPROTO);

@@ -21,6 +21,7 @@
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/net/comm.h"
+#include "worker/nccl_plugin/net/fabrics.h"
 #include "worker/nccl_plugin/net/options.h"
 #include "worker/nccl_plugin/net/pair.h"
 #include "worker/nccl_plugin/net/send.h"
@@ -195,6 +196,13 @@ static bool attempt_is_late(const struct smd_net_attempt *attempt, uint64_t shar
 	return smd_clock_ns() - attempt->begun_ns > attempt->options.timeout_ns / share;
 }
 
+/* By what other connections to that host have found out. */
+static bool attempt_is_in_vain(const struct smd_net_attempt *attempt)
+{
+	return smd_net_fabric_is_silent(
+		attempt->device, attempt_transport(attempt), &attempt->handle.address);
+}
+
 static void attempt_try(struct smd_net_attempt *attempt)
 {
 	const struct smd_transport_ops *ops = attempt_transport(attempt);
@@ -240,9 +248,13 @@ static void attempt_try(struct smd_net_attempt *attempt)
 	}
 }
 
+/* Over the first from that one on that is not known to be silent, or the last. */
 static void attempt_start(struct smd_net_attempt *attempt, unsigned transport)
 {
 	attempt->transport = transport;
+	while (!attempt_is_last(attempt) && attempt_is_in_vain(attempt)) {
+		attempt->transport++;
+	}
 	attempt->repeated = false;
 	attempt->begun_ns = smd_clock_ns();
 	attempt_try(attempt);
@@ -272,10 +284,12 @@ static bool attempt_has_hope(const struct smd_net_attempt *attempt)
 /* Goes on after a failure: the same transport again, or the next one. False: there is none. */
 static bool attempt_again(struct smd_net_attempt *attempt)
 {
-	const struct smd_net_options *options = &attempt->options;
+	const struct smd_transport_ops *tried;
+	char reason[SMD_ERROR_TEXT_MAX];
 
 	smd_net_comm_close_lanes(attempt->comm);
-	if (attempt->paired && !attempt->repeated) {
+	if (attempt->paired && !attempt->repeated &&
+		(attempt_is_last(attempt) || !attempt_is_in_vain(attempt))) {
 		attempt->repeated = true; /* what was lost on the way may arrive the next time */
 		smd_nccl_log_info(NCCL_SUB_NET, "net: %s: tries %s again: %s", attempt->comm->peer,
 			attempt_transport(attempt)->name, attempt->reason);
@@ -291,10 +305,15 @@ static bool attempt_again(struct smd_net_attempt *attempt)
 	if (attempt_is_last(attempt)) {
 		return false;
 	}
-	smd_nccl_log_info(NCCL_SUB_NET, "net: %s: tries %s after %s: %s", attempt->comm->peer,
-		options->transports[attempt->transport + 1]->name,
-		options->transports[attempt->transport]->name, attempt->reason);
+	tried = attempt_transport(attempt);
+	if (attempt->paired && attempt->err == -ETIMEDOUT) {
+		smd_net_fabric_in_vain(
+			attempt->device, tried, &attempt->handle.address, attempt->reason);
+	}
+	snprintf(reason, sizeof(reason), "%s", attempt->reason);
 	attempt_start(attempt, attempt->transport + 1);
+	smd_nccl_log_info(NCCL_SUB_NET, "net: %s: tries %s after %s: %s", attempt->comm->peer,
+		attempt_transport(attempt)->name, tried->name, reason);
 	return true;
 }
 
@@ -402,6 +421,7 @@ static void attempts_forget(bool all)
 void smd_net_forget_attempts(void)
 {
 	attempts_forget(true);
+	smd_net_fabrics_end();
 }
 
 static int attempt_give_up(const struct smd_net_attempt *attempt)
@@ -461,6 +481,10 @@ int smd_net_connect(int dev, void *handle, void **send_comm)
 	number = attempt->number;
 	ret = attempt_step(attempt);
 	if (ret == NCCL_SUCCESS && attempt->comm->greeted) {
+		if (attempt->paired) {
+			smd_net_fabric_crosses(
+				device, attempt_transport(attempt), &attempt->handle.address);
+		}
 		attempt->comm->attempt = NULL;
 		smd_net_comm_ready(attempt->comm);
 		*send_comm = attempt->comm;

@@ -43,7 +43,7 @@ int smd_net_pair_offer(struct smd_net_lane *lane, const struct smd_transport_ops
 	struct smd_error *error)
 {
 	struct smd_pair own = {.proved = false};
-	int ret = ops->offer(lane->comm->base, lane->lane, SMD_SHARD_UNKNOWN, NULL, callbacks,
+	int ret = ops->offer(lane->comm->base, lane->lane, SMD_SHARD_UNKNOWN, NULL, 0, callbacks,
 		owner, made, &own.offer, error);
 
 	if (ret) {
@@ -63,7 +63,7 @@ int smd_net_pair_answer(struct smd_net_lane *lane, const struct smd_transport_op
 	int ret = smd_pair_decode(lane->control, frame->length, &theirs, error);
 
 	if (ret == 0) {
-		ret = ops->offer(lane->comm->base, lane->lane, SMD_SHARD_UNKNOWN, &theirs.offer,
+		ret = ops->offer(lane->comm->base, lane->lane, SMD_SHARD_UNKNOWN, &theirs.offer, 0,
 			callbacks, lane, &made, &own.offer, error);
 	}
 	if (ret) {
