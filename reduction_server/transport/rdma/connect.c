@@ -17,10 +17,7 @@
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
 
-#define RESOLVE_MS 2000
-/* With all of connecting, at least: the connection manager sends a lost message again after 4.6 to
- * 6.1 s. */
-#define PATIENCE_S       8u
+#define RESOLVE_MS       2000
 #define REJECTED_NOBODY  8  /* the connection manager's word for: nobody listens there */
 #define REJECTED_BY_END  28 /* and for: the other end says so itself */
 
@@ -129,13 +126,6 @@ static void lane_on_rejected(struct rdma_lane *lane, const struct smd_verbs_even
 	}
 }
 
-static unsigned lane_patience_s(const struct rdma_lane *lane)
-{
-	const unsigned set_s = lane->loop->settings.connect_s;
-
-	return set_s > PATIENCE_S ? set_s : PATIENCE_S;
-}
-
 static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 {
 	struct rdma_lane *lane = arg;
@@ -143,7 +133,8 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	snprintf(text, sizeof(text), "no answer over RDMA within %u s", lane_patience_s(lane));
+	snprintf(text, sizeof(text), "no answer over RDMA within %u s",
+		lane->loop->settings.connect_s);
 	smd_rdma_lane_end(lane, -ETIMEDOUT, text);
 }
 
@@ -267,7 +258,7 @@ static int lane_resolve(struct rdma_lane *lane, const struct sockaddr *server,
 static int lane_ask(struct rdma_lane *lane, const char *address, const struct smd_origin *origin,
 	struct smd_error *error)
 {
-	const struct timeval patience = {lane_patience_s(lane), 0};
+	const struct timeval patience = {lane->loop->settings.connect_s, 0};
 	struct addrinfo *list;
 	int ret = smd_rdma_loop_open_channel(lane->loop, error);
 

@@ -76,18 +76,22 @@ static void who_waits_longer_for_packets_waits_longer_for_lanes(void **state)
 {
 	static const struct {
 		const char *timeout;
+		const char *connect;
 		unsigned connect_s;
-	} cases[] = {{"14", 5}, {"18", 5}, {"20", 21}, {"31", 43980}};
+	} cases[] = {{"14", "tcp", 5}, {"18", "tcp", 5}, {"18", "cm", 8}, {"20", "tcp", 21},
+		{"20", "cm", 21}, {"31", "tcp", 43980}};
 	struct smd_rdma_settings settings;
 	struct smd_error error;
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		setenv("SUMMAND_RDMA_TIMEOUT", cases[i].timeout, 1);
+		setenv("SUMMAND_RDMA_CONNECT", cases[i].connect, 1);
 		assert_int_equal(smd_rdma_settings_read(&settings, &error), 0);
 		assert_int_equal(settings.connect_s, cases[i].connect_s);
 	}
 	unsetenv("SUMMAND_RDMA_TIMEOUT");
+	unsetenv("SUMMAND_RDMA_CONNECT");
 }
 
 /* How many of these buffers are still registered when nothing uses them any more. */
