@@ -488,5 +488,6 @@ int main(void)
 		STAGE(a_listener_outlives_its_device),
 	};
 
+	setenv("SUMMAND_RDMA_CONNECT", "cm", 1);
 	return cmocka_run_group_tests_name("rdma connect", tests, NULL, NULL);
 }
