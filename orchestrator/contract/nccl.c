@@ -34,7 +34,8 @@ static int pool_chooses_cards(const struct smd_job_pool *pool)
 	return pool_sets(pool, "NCCL_IB_HCA") || pool_sets(pool, "NCCL_SOCKET_IFNAME");
 }
 
-/* Of a replica's cards, together. 0: not known, also where its pool may have chosen some of several. */
+/* Of a replica's cards, together. 0: not known, also where its pool may have chosen some of
+ * several. */
 static unsigned replica_link(const struct smd_contract *contract, int pool, int index)
 {
 	const struct smd_job_pool *chooser = &contract->job->pools[pool];

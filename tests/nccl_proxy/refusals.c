@@ -265,7 +265,8 @@ bool one_has_other_servers(void)
 			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
 	}
 	good = good && fleet_run(&(struct fleet){.nnodes = 3, .seconds = 25, .body = say_the_same});
-	good = good && fleet_run(&(struct fleet){.nnodes = 3, .seconds = 25, .body = hear_what_servers_carry});
+	good = good && fleet_run(&(struct fleet){
+			       .nnodes = 3, .seconds = 25, .body = hear_what_servers_carry});
 	servers_stop(&servers);
 	return good;
 }

@@ -511,7 +511,8 @@ static void ask_who_is_late(smd_comm *comm, smd_request *request)
 	char text[SMD_LATE_TEXT_MAX], cut[8];
 	int known;
 
-	while ((known = smd_comm_late(comm, text, sizeof(text))) == 0 && smd_request_test(request) == 0) {
+	while ((known = smd_comm_late(comm, text, sizeof(text))) == 0 &&
+		smd_request_test(request) == 0) {
 		assert_string_equal(text, "");
 		usleep(10000);
 	}
@@ -539,7 +540,8 @@ static void be_late(struct pool_rank *rank)
 		pthread_barrier_wait(rank->argument);
 	}
 	assert_int_equal(
-		smd_allreduce_start(rank->comm, &value, &value, 1, SMD_FLOAT32, SMD_SUM, &request), 0);
+		smd_allreduce_start(rank->comm, &value, &value, 1, SMD_FLOAT32, SMD_SUM, &request),
+		0);
 	if (rank->rank != 1) {
 		ask_who_is_late(rank->comm, request);
 		pthread_barrier_wait(rank->argument);

@@ -433,13 +433,14 @@ static int vote_without_descriptors(int used, rlim_t more)
 		return 1;
 	}
 	if (more) { /* it is accepted, and does not vote */
-		return smd_agreement_vote(agreement, 0, &own, &terms, begin + SMD_SECOND_NS, 0, &error) ==
-					       -ETIMEDOUT &&
+		return smd_agreement_vote(agreement, 0, &own, &terms, begin + SMD_SECOND_NS, 0,
+			       &error) == -ETIMEDOUT &&
 				       strcmp(error.text, "node 1: it has not come in time") == 0
 			       ? 0
 			       : 2;
 	}
-	return smd_agreement_vote(agreement, 0, &own, &terms, begin + LENGTHY, 0, &error) == -EMFILE &&
+	return smd_agreement_vote(agreement, 0, &own, &terms, begin + LENGTHY, 0, &error) ==
+				       -EMFILE &&
 			       strcmp(error.text,
 				       "node 0 (a): it has no descriptors left to hear 3 other "
 				       "nodes: its limit (ulimit -Hn) must be larger") == 0 &&
@@ -519,8 +520,12 @@ static void a_handle_of_something_else_is_refused(void **state)
 static void a_ballot_survives_the_way(void **state)
 {
 	struct smd_ballot out;
-	struct smd_ballot in = {
-		.phase = 2, .node = 65535, .err = -ETIMEDOUT, .loops = 8, .pool = ~0ull, .server_mbps = 400000};
+	struct smd_ballot in = {.phase = 2,
+		.node = 65535,
+		.err = -ETIMEDOUT,
+		.loops = 8,
+		.pool = ~0ull,
+		.server_mbps = 400000};
 	uint8_t bytes[SMD_BALLOT_BYTES];
 	struct smd_error error = {""};
 

@@ -47,8 +47,8 @@ static bool goes_through(const struct smd_tuner *tuner, double nranks, size_t by
 	}
 	table[NCCL_ALGO_RING][NCCL_PROTO_SIMPLE] = (float)(2 * (nranks - 1) / nranks * link_us);
 	table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] = 14;
-	smd_tuner_weigh(tuner, NCCL_FUNC_ALLREDUCE, bytes, &table[0][0], NCCL_ALGO_COLLNET_CHAIN + 1,
-		NCCL_PROTO_SIMPLE + 1);
+	smd_tuner_weigh(tuner, NCCL_FUNC_ALLREDUCE, bytes, &table[0][0],
+		NCCL_ALGO_COLLNET_CHAIN + 1, NCCL_PROTO_SIMPLE + 1);
 	assert_true(table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] == 0 ||
 		    table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] == NCCL_COST_IGNORE);
 	return table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] == 0;
@@ -63,7 +63,8 @@ static void settle(uint32_t mbps, struct smd_capacity **out)
 	assert_int_equal(smd_capacity_settle(*out, mbps, &error), 0);
 }
 
-/* One of 400 Gbit/s does for 4 nodes with links of 100, where one like the nodes' would not; and 4 slow ones do not. */
+/* One of 400 Gbit/s does for 4 nodes with links of 100, where one like the nodes' would not; and 4
+ * slow ones do not. */
 static void servers_count_by_what_they_say(void **state)
 {
 	static const struct {
@@ -72,7 +73,7 @@ static void servers_count_by_what_they_say(void **state)
 		bool through;
 	} cases[] = {
 		{1, 400000, true},
-		{1, 275000, true},  /* 16/11 of a link, a ring 6/4 */
+		{1, 275000, true}, /* 16/11 of a link, a ring 6/4 */
 		{1, 266000, false},
 		{4, 100000, false},
 		{4, 0, true},
@@ -150,7 +151,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(servers_count_by_what_they_say, nothing_is_set),
-		cmocka_unit_test_setup(where_some_rank_may_not_hear_it_nobody_goes_by_it, nothing_is_set),
+		cmocka_unit_test_setup(
+			where_some_rank_may_not_hear_it_nobody_goes_by_it, nothing_is_set),
 		cmocka_unit_test_setup(what_is_set_comes_first, nothing_is_set),
 		cmocka_unit_test_setup(it_stays_while_anybody_has_it, nothing_is_set),
 	};

@@ -456,7 +456,8 @@ static void nccl_is_told_of_servers_links(void **state)
 	struct smd_placement_host hosts[] = {{.link_mbps = 25000}, {.link_mbps = 10000},
 		{.link_mbps = 100000, .server_bandwidth_mbps = 50000}};
 	int workers[] = {0, 1}, chief[] = {0}, servers[] = {2, 2};
-	char *choosers[] = {TEXT("SUMMAND_NCCL_IFNAME"), TEXT("NCCL_IB_HCA"), TEXT("NCCL_SOCKET_IFNAME")};
+	char *choosers[] = {
+		TEXT("SUMMAND_NCCL_IFNAME"), TEXT("NCCL_IB_HCA"), TEXT("NCCL_SOCKET_IFNAME")};
 	char rails[] = "eth1,eth2", rail[] = "eth1";
 	struct smd_variable cards[] = {{.name = NULL, .value = TEXT("eth2")}};
 	struct smd_placement *placement;

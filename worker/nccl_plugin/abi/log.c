@@ -10,8 +10,9 @@
 
 #define LINE_MAX_BYTES 1200
 
-/* RCCL has a level for errors before that of warnings since ROCm 7.2, whose RCCL is 2.27.7 as that of 7.1 is, which has not. So
- * from the next one on: before, what is too loud by one level is shown, and nothing is lost. */
+/* RCCL has a level for errors before that of warnings since ROCm 7.2, whose RCCL is 2.27.7 as that
+ * of 7.1 is, which has not. So from the next one on: before, what is too loud by one level is
+ * shown, and nothing is lost. */
 #define RCCL_WITH_ERRORS 22803
 
 static _Atomic(nccl_logger *) logger;
@@ -51,5 +52,6 @@ void smd_nccl_log_write(
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
 	/* Before the line NCCL puts "file:line" of a warning, and nothing of an information. */
-	log((enum nccl_log_level)((int)level + levels_added), subsystems, "libnccl-net-summand", 0, "NET/Summand: %s", line);
+	log((enum nccl_log_level)((int)level + levels_added), subsystems, "libnccl-net-summand", 0,
+		"NET/Summand: %s", line);
 }

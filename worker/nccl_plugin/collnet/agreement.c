@@ -266,13 +266,15 @@ static void verdict_no(struct smd_agreement *agreement, int err, unsigned node, 
 	}
 }
 
-/* Who does not know what servers carry, since it has not reached all, takes what the others know. */
+/* Who does not know what servers carry, since it has not reached all, takes what the others know.
+ */
 static void node_counts_servers(struct smd_agreement *agreement, const struct smd_ballot *vote)
 {
 	struct smd_ballot *verdict = &agreement->verdict;
 	char text[SMD_BALLOT_TEXT_BYTES];
 
-	if (vote->server_mbps && verdict->server_mbps && vote->server_mbps != verdict->server_mbps) {
+	if (vote->server_mbps && verdict->server_mbps &&
+		vote->server_mbps != verdict->server_mbps) {
 		snprintf(text, sizeof(text),
 			"its reduction servers must carry the others' %u Mbit/s, got %u; " SMD_TUNER_LINKS
 			" may say it instead",
@@ -568,7 +570,8 @@ static int attend(struct smd_agreement *agreement, const struct smd_ballot *vote
 /* ---- both ---- */
 
 int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct smd_error *own_error,
-	struct smd_agreement_terms *terms, uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error)
+	struct smd_agreement_terms *terms, uint64_t deadline_ns, uint64_t grace_ns,
+	struct smd_error *error)
 {
 	struct smd_ballot vote;
 	int ret;

@@ -37,7 +37,7 @@ static struct smd_capacity *capacity_find(uint64_t servers)
 {
 	struct smd_capacity *capacity;
 
-	LIST_FOREACH(capacity, &capacities, link) {
+	LIST_FOREACH (capacity, &capacities, link) {
 		if (capacity->servers == servers) {
 			return capacity;
 		}
@@ -104,9 +104,10 @@ int smd_capacity_settle(struct smd_capacity *capacity, uint32_t mbps, struct smd
 	}
 	settled = capacity->mbps;
 	pthread_mutex_unlock(&lock);
-	return settled == mbps ? 0
-			       : smd_error_set(error, EINVAL,
-					 "its reduction servers must carry what they did for its other communicators, "
-					 "%u Mbit/s, got %u; " SMD_TUNER_LINKS " may say it instead",
-					 settled, mbps);
+	return settled == mbps
+		       ? 0
+		       : smd_error_set(error, EINVAL,
+				 "its reduction servers must carry what they did for its other communicators, "
+				 "%u Mbit/s, got %u; " SMD_TUNER_LINKS " may say it instead",
+				 settled, mbps);
 }

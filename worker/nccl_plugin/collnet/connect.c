@@ -63,7 +63,8 @@ static void append_tuner(struct identity *identity, size_t *used)
 		append_setting(identity, used, SMD_TUNER_MIN_BYTES, number);
 	}
 	if (settings.linked) {
-		snprintf(number, sizeof(number), "%u/%u", settings.links.part, settings.links.whole);
+		snprintf(
+			number, sizeof(number), "%u/%u", settings.links.part, settings.links.whole);
 		append_setting(identity, used, SMD_TUNER_LINKS, number);
 	}
 	identity->asked = !settings.sized && !settings.linked;
@@ -110,8 +111,9 @@ static unsigned part_of(unsigned seconds, unsigned eighths)
 static uint32_t coll_server_mbps(const struct smd_coll *coll)
 {
 	return coll->capacity && coll->loops.held
-		       ? smd_capacity_vote(coll->capacity, smd_context_server_mbps(
-				 smd_shared_context_get_context(coll->loops.each[0].shared)))
+		       ? smd_capacity_vote(coll->capacity,
+				 smd_context_server_mbps(smd_shared_context_get_context(
+					 coll->loops.each[0].shared)))
 		       : 0;
 }
 
@@ -129,18 +131,20 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
 	if (own == 0) {
 		own = smd_loops_hold(&coll->loops, device, part_of(timeout_s, 4), own_error);
 	}
-	terms = (struct smd_agreement_terms){.loops = coll->loops.held, .server_mbps = coll_server_mbps(coll)};
-	ret = smd_agreement_vote(agreement, own, own_error, &terms, begin_ns + 5 * eighth_ns,
-		eighth_ns / 2, error);
+	terms = (struct smd_agreement_terms){
+		.loops = coll->loops.held, .server_mbps = coll_server_mbps(coll)};
+	ret = smd_agreement_vote(
+		agreement, own, own_error, &terms, begin_ns + 5 * eighth_ns, eighth_ns / 2, error);
 	if (ret) {
 		return ret;
 	}
 	begin_ns = smd_clock_ns(); /* all have heard the verdict just now */
 	smd_loops_keep(&coll->loops, terms.loops);
-	own = coll->capacity ? smd_capacity_settle(coll->capacity, terms.server_mbps, own_error) : 0;
+	own = coll->capacity ? smd_capacity_settle(coll->capacity, terms.server_mbps, own_error)
+			     : 0;
 	own = own ? own
-		  : smd_loops_join(&coll->loops, terms.loops, smd_agreement_group(agreement), coll->node,
-			    part_of(timeout_s, 2), own_error);
+		  : smd_loops_join(&coll->loops, terms.loops, smd_agreement_group(agreement),
+			    coll->node, part_of(timeout_s, 2), own_error);
 	terms.loops = coll->loops.count;
 	ret = smd_agreement_vote(agreement, own, own_error, &terms,
 		begin_ns + 2 * eighth_ns + eighth_ns / 4, eighth_ns / 4, error);
@@ -153,12 +157,13 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
 static void coll_describe(const struct smd_coll *coll, char text[160])
 {
 	const struct smd_context *context = coll->loops.each[0].comm->context;
-	int used = snprintf(text, 160, "%u reduction server%s, %u shard%s", context->config.ninitial,
-		context->config.ninitial == 1 ? "" : "s", context->ninitial,
-		context->ninitial == 1 ? "" : "s");
+	int used = snprintf(text, 160, "%u reduction server%s, %u shard%s",
+		context->config.ninitial, context->config.ninitial == 1 ? "" : "s",
+		context->ninitial, context->ninitial == 1 ? "" : "s");
 
 	if (coll->loops.count > 1) {
-		used += snprintf(text + used, (size_t)(160 - used), ", by %u loops", coll->loops.count);
+		used += snprintf(
+			text + used, (size_t)(160 - used), ", by %u loops", coll->loops.count);
 	}
 	if (coll->capacity && smd_capacity_mbps(coll->capacity)) {
 		snprintf(text + used, (size_t)(160 - used), "; servers carry %u Mbit/s",
@@ -183,12 +188,14 @@ static void coll_log(const struct smd_coll *coll, int err, const struct smd_erro
 }
 
 /* Where nothing tells the tuner, servers do. */
-static int coll_ask_servers(struct smd_coll *coll, const struct identity *identity, struct smd_error *error)
+static int coll_ask_servers(
+	struct smd_coll *coll, const struct identity *identity, struct smd_error *error)
 {
 	if (identity->asked) {
 		coll->capacity = smd_capacity_get(identity->list);
 	}
-	return identity->asked && !coll->capacity ? smd_error_set(error, ENOMEM, "out of memory") : 0;
+	return identity->asked && !coll->capacity ? smd_error_set(error, ENOMEM, "out of memory")
+						  : 0;
 }
 
 static int coll_connect(struct smd_coll *coll, const void *handle,

@@ -22,8 +22,8 @@ struct smd_tuner {
 	double nranks;
 	double nnodes;
 	double links; /* of a node's speed, that the servers have together, */
-	struct smd_capacity *capacity; /* unless they say what they carry; NULL: they are not asked */
-	bool costs;   /* whether NCCL shows them */
+	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
+	bool costs;                    /* whether NCCL shows them */
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -169,8 +169,9 @@ static void tell(const struct smd_tuner *tuner, const char *size, const char *li
 			size);
 	}
 	if (links) {
-		smd_nccl_log_warn(SMD_TUNER_LINKS ": must be what all servers carry and what a node "
-						  "does, like 400/100, got \"%s\"; it is left out",
+		smd_nccl_log_warn(
+			SMD_TUNER_LINKS ": must be what all servers carry and what a node does, "
+					"like 400/100, got \"%s\"; it is left out",
 			links);
 	}
 	smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
@@ -207,7 +208,8 @@ void smd_tuner_read(struct smd_tuner_settings *settings)
 /* Where each node has one GPU every rank is a node, and hears what servers carry. */
 static bool hears_servers(const struct smd_tuner *tuner, const struct smd_tuner_settings *settings)
 {
-	return tuner->costs && tuner->nranks == tuner->nnodes && !settings->sized && !settings->linked;
+	return tuner->costs && tuner->nranks == tuner->nnodes && !settings->sized &&
+	       !settings->linked;
 }
 
 struct smd_tuner *smd_tuner_open(
@@ -223,12 +225,15 @@ struct smd_tuner *smd_tuner_open(
 		tuner->min_bytes = settings.sized ? settings.min_bytes : MIN_BYTES_LESS;
 		tuner->nranks = (double)nranks;
 		tuner->nnodes = (double)nnodes;
-		tuner->links = settings.linked ? (double)settings.links.part / settings.links.whole : nservers;
+		tuner->links = settings.linked ? (double)settings.links.part / settings.links.whole
+					       : nservers;
 		tuner->costs = costs;
-		tuner->capacity = hears_servers(tuner, &settings) ? smd_capacity_get(servers) : NULL;
+		tuner->capacity =
+			hears_servers(tuner, &settings) ? smd_capacity_get(servers) : NULL;
 	}
 	if (tuner || nservers == 0) { /* one node is no news */
-		tell(tuner, tuner && !settings.sized ? size : NULL, tuner && !settings.linked ? links : NULL);
+		tell(tuner, tuner && !settings.sized ? size : NULL,
+			tuner && !settings.linked ? links : NULL);
 	}
 	return tuner;
 }
