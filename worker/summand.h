@@ -237,6 +237,16 @@ int smd_request_wait(smd_request *request);
 /* Returns when every rank of the communicator has called it. */
 int smd_barrier(smd_comm *comm);
 
+/*
+ * Which ranks an operation in flight waits for, as far as servers have said it since one last
+ * ended: they do of those that they have waited for 10 s, and again every 10 s. 1: the text has it,
+ * such as "rank 3 (workerpool1-2) is 12 s late for operation 512 of group NAME", cut to `size`
+ * bytes with its 0; SMD_LATE_TEXT_MAX are enough. 0: nobody is known to be late, and the text is
+ * empty. -EINVAL, -EPERM. Never blocks. From any thread.
+ */
+#define SMD_LATE_TEXT_MAX 512
+int smd_comm_late(smd_comm *comm, char *text, size_t size);
+
 /* Bytes of one element, or 0 for a number that is no type. */
 size_t smd_dtype_size(enum smd_dtype dtype);
 

@@ -18,6 +18,36 @@ static const struct {
 	{"NCCL_COLLNET_ENABLE", "1"}, /* off by default, and without it no plugin may reduce */
 };
 
+static int pool_sets(const struct smd_job_pool *pool, const char *variable)
+{
+	for (size_t i = 0; i < pool->nenv; i++) {
+		if (strcmp(pool->env[i].name, variable) == 0) {
+			return 1;
+		}
+	}
+	return 0;
+}
+
+/* It has said which cards. */
+static int pool_chooses_cards(const struct smd_job_pool *pool)
+{
+	return pool_sets(pool, "NCCL_IB_HCA") || pool_sets(pool, "NCCL_SOCKET_IFNAME");
+}
+
+/* Of a replica's cards, together. 0: not known, also where its pool may have chosen some of
+ * several. */
+static unsigned replica_link(const struct smd_contract *contract, int pool, int index)
+{
+	const struct smd_job_pool *chooser = &contract->job->pools[pool];
+	const char *rails = smd_placement_rails(contract->placement, pool, index);
+
+	if (rails && strchr(rails, ',') &&
+		(pool_chooses_cards(chooser) || pool_sets(chooser, "SUMMAND_NCCL_IFNAME"))) {
+		return 0;
+	}
+	return smd_placement_link(contract->placement, pool, index);
+}
+
 /* The slowest link of those of pools 0 and 1. 0: of one it is not known. */
 static unsigned slowest_link(const struct smd_contract *contract)
 {
@@ -25,7 +55,7 @@ static unsigned slowest_link(const struct smd_contract *contract)
 
 	for (int pool = 0; pool <= 1; pool++) {
 		for (int i = 0; i < contract->job->pools[pool].replica_count; i++) {
-			unsigned mbps = smd_placement_link(contract->placement, pool, i);
+			unsigned mbps = replica_link(contract, pool, i);
 
 			least = mbps < least ? mbps : least;
 		}
@@ -84,19 +114,6 @@ static int add_links(const struct smd_contract *contract, struct smd_environment
 	return servers > 0 && node > 0
 		       ? smd_environment_set(out, "SUMMAND_NCCL_SERVER_LINKS", "%lu/%lu", servers, node)
 		       : 0;
-}
-
-/* It has said which cards. */
-static int pool_chooses_cards(const struct smd_job_pool *pool)
-{
-	for (size_t i = 0; i < pool->nenv; i++) {
-		const char *name = pool->env[i].name;
-
-		if (strcmp(name, "NCCL_IB_HCA") == 0 || strcmp(name, "NCCL_SOCKET_IFNAME") == 0) {
-			return 1;
-		}
-	}
-	return 0;
 }
 
 int smd_nccl_add(const struct smd_contract *contract, const struct smd_position *position,

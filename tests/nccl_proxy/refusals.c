@@ -213,9 +213,22 @@ static void say_the_same(struct fleet_node *node)
 	struct collnet collnet;
 
 	setenv("SUMMAND_NCCL_MIN_BYTES", node->rank ? "1048576" : "1M", 1);
+	setenv("SUMMAND_NCCL_SERVER_LINKS", node->rank ? "4/1" : "400/100", 1);
 	setenv("SUMMAND_WIRE", node->rank ? "float32" : "", 1);
 	collnet_find(&collnet, library, COLLNET_NEWEST);
 	connect_again(node, &collnet);
+	library_close(library);
+}
+
+/* Where nothing is set servers say what they carry, and nodes agree on it. */
+static void hear_what_servers_carry(struct fleet_node *node)
+{
+	void *library = library_open();
+	struct collnet collnet;
+
+	collnet_find(&collnet, library, COLLNET_NEWEST);
+	connect_again(node, &collnet);
+	CHECK(logbook_has(NCCL_LOG_INFO, "; servers carry 20000 Mbit/s"));
 	library_close(library);
 }
 
@@ -252,6 +265,8 @@ bool one_has_other_servers(void)
 			.nnodes = 3, .seconds = 25, .body = fail_together, .argument = &trouble});
 	}
 	good = good && fleet_run(&(struct fleet){.nnodes = 3, .seconds = 25, .body = say_the_same});
+	good = good && fleet_run(&(struct fleet){
+			       .nnodes = 3, .seconds = 25, .body = hear_what_servers_carry});
 	servers_stop(&servers);
 	return good;
 }

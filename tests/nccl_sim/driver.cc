@@ -5,6 +5,7 @@
 
 #include "gpu.h"
 #include "memory.h"
+#include "multicast.h"
 #include "stream.h"
 
 #include <cstring>
@@ -183,8 +184,9 @@ void *smd_driver_function(const char *name)
 		{"cuLaunchKernelEx", (void *)launch_kernel_ex},
 	};
 	auto found = all.find(name);
+	auto memory = smd_multicast_functions.find(name);
 
-	return found == all.end() ? nullptr : found->second;
+	return found != all.end() ? found->second : memory != smd_multicast_functions.end() ? memory->second : nullptr;
 }
 
 /* What the plugin may call of the driver that it opens; absent_driver.c has the rest. */

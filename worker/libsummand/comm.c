@@ -154,6 +154,21 @@ int smd_comm_wire(smd_comm *comm)
 	return ret ? ret : (int)comm->wire_dtype;
 }
 
+int smd_comm_late(smd_comm *comm, char *text, size_t size)
+{
+	int ret = smd_comm_check(comm);
+
+	ret = ret ? ret : smd_check_out(size ? text : NULL);
+	if (ret) {
+		return ret;
+	}
+	smd_progress_lock(&comm->context->progress);
+	snprintf(text, size, "%s", comm->late);
+	ret = comm->late[0] != '\0';
+	smd_progress_unlock(&comm->context->progress);
+	return ret;
+}
+
 /* What they are is known in a forked child too. */
 int smd_comm_rank(const smd_comm *comm)
 {

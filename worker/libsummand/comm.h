@@ -160,7 +160,8 @@ struct smd_comm {
 	bool gone_may_live;    /* and whether these ranks may live */
 	int err;               /* the first reason, from when a shard has said ABORT on */
 	struct smd_error error;
-	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks */
+	char waiting_for[SMD_ERROR_TEXT_MAX]; /* what a shard last said about late ranks; */
+	char late[SMD_ERROR_TEXT_MAX];        /* of an operation, since one last ended */
 };
 
 /* Has a number in the context, and has not joined. The caller sets the calls that go upward. 0 or

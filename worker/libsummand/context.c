@@ -389,6 +389,16 @@ void smd_context_set_pipelined(struct smd_context *context)
 	smd_progress_unlock(&context->progress);
 }
 
+uint32_t smd_context_server_mbps(struct smd_context *context)
+{
+	uint32_t mbps;
+
+	smd_progress_lock(&context->progress);
+	mbps = context->server_mbps;
+	smd_progress_unlock(&context->progress);
+	return mbps;
+}
+
 bool smd_context_streams(struct smd_context *context)
 {
 	bool streams;

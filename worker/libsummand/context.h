@@ -76,6 +76,7 @@ struct smd_context {
 					use */
 	bool ready;                   /* published: every shard has said WELCOME, but of `absent` */
 	bool streams;                 /* published with it: a processor moves bytes of some lane */
+	uint32_t server_mbps; /* published with it: of `shards`, together; 0: some are absent */
 	int err;                      /* published: -errno once the context is of no use */
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */
@@ -99,6 +100,10 @@ int smd_context_create_without_devices(const struct smd_context_options *options
 /* Its communicators will have many operations in flight at once, so chunks are larger (deal.h). Before the first one, and
  * by all ranks alike. */
 void smd_context_set_pipelined(struct smd_context *context);
+
+/* What its first servers have said that they carry together, but those that are spare; Mbit/s. 0:
+ * it has not reached them all. */
+uint32_t smd_context_server_mbps(struct smd_context *context);
 
 /* Whether processors move the bytes of some of its first lanes over a network: no card does, nor a host's memory. */
 bool smd_context_streams(struct smd_context *context);

@@ -166,13 +166,26 @@ static void context_add(void *owner, const char *address)
 	smd_reconnection_begin(context, target);
 }
 
+/* Who is absent has not said what it carries. */
+static uint32_t context_add_weights(const struct smd_context *context)
+{
+	uint64_t mbps = 0;
+
+	for (unsigned i = 0; i < context->ninitial; i++) {
+		mbps += context->shards[i].weight;
+	}
+	return context->absent ? 0 : mbps < UINT32_MAX ? (uint32_t)mbps : UINT32_MAX;
+}
+
 static void context_publish_ready(struct smd_context *context)
 {
 	bool streams = smd_remotes_stream(&context->remotes);
+	uint32_t server_mbps = context_add_weights(context);
 
 	smd_progress_lock(&context->progress);
 	context->ready = true;
 	context->streams = streams;
+	context->server_mbps = server_mbps;
 	smd_progress_publish(&context->progress);
 	smd_remotes_tell_mixed(&context->remotes);
 	smd_server_file_watch(&context->server_file, &context->config, context->progress.base,

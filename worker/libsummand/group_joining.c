@@ -145,15 +145,18 @@ void smd_group_late(struct smd_flow *flow, const struct smd_late *late)
 {
 	struct smd_comm *comm = flow->comm;
 	struct smd_context *context = comm->context;
+	bool for_operation = comm->state == SMD_COMM_ACTIVE && flow->epoch != comm->candidate &&
+			     !flow->epoch->rescues;
 
-	if ((comm->state == SMD_COMM_ACTIVE && flow->epoch != comm->candidate &&
-		    !flow->epoch->rescues) ||
-		joins_for_long(comm)) {
+	if (for_operation || joins_for_long(comm)) {
 		smd_log(SMD_LOG_WARN, "libsummand", "%s", late->text);
 	}
 	smd_progress_lock(&context->progress);
 	flow->heard = true;
 	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", late->text);
+	if (for_operation && comm->in_flight) {
+		snprintf(comm->late, sizeof(comm->late), "%s", late->text);
+	}
 	smd_progress_unlock(&context->progress);
 	if (late->nranks && flow->epoch->rescues && all_are_there(late)) {
 		comm->rescue_all_there(comm);

@@ -121,6 +121,7 @@ static void operation_finish(struct smd_request *operation, int err)
 		context->stats.bytes_reduced += operation->bytes;
 	}
 	comm->in_flight--;
+	comm->late[0] = '\0'; /* who was late for it has come */
 	if (--context->progress.in_flight == 0) {
 		context->stats.busy_seconds += smd_clock_seconds() - context->busy_since;
 	}

@@ -10,6 +10,7 @@
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/loss.h"
 #include "worker/nccl_plugin/abi/version.h"
+#include "worker/nccl_plugin/collnet/capacity.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/loops.h"
 #include "worker/nccl_plugin/device/device.h"
@@ -21,6 +22,7 @@
 struct decision {
 	bool on;
 	unsigned nservers;
+	uint64_t servers;
 	char text[SMD_ERROR_TEXT_MAX]; /* of the first line, from the servers on */
 	char wire[160];                /* what SUMMAND_WIRE does; empty: nothing */
 };
@@ -87,6 +89,7 @@ static void decide(struct decision *decision)
 	}
 	decision->on = true;
 	decision->nservers = config.nservers;
+	decision->servers = smd_capacity_servers(&config);
 	describe(&config, decision->text, sizeof(decision->text));
 	smd_loops_describe_wire(&config, decision->wire, sizeof(decision->wire));
 	smd_config_free(&config);
@@ -114,12 +117,13 @@ int smd_plugin_begin(nccl_logger *log)
 	return decision.on ? NCCL_SUCCESS : NCCL_INTERNAL_ERROR;
 }
 
-unsigned smd_plugin_servers(void)
+unsigned smd_plugin_servers(uint64_t *servers)
 {
 	unsigned nservers;
 
 	pthread_mutex_lock(&lock);
 	nservers = last.nservers;
+	*servers = last.servers;
 	pthread_mutex_unlock(&lock);
 	return nservers;
 }

@@ -16,7 +16,8 @@
  */
 int smd_plugin_begin(nccl_logger *log);
 
-/* How many reduction servers the last smd_plugin_begin() has found; 0: the plugin is off. */
-unsigned smd_plugin_servers(void);
+/* How many reduction servers the last smd_plugin_begin() has found, and which (collnet/capacity.h);
+ * 0: the plugin is off. */
+unsigned smd_plugin_servers(uint64_t *servers);
 
 #endif

@@ -7,8 +7,11 @@
 
 static int begin(size_t nranks, size_t nnodes, bool costs, nccl_logger *log, void **ctx)
 {
-	*ctx = smd_tuner_open(nranks, nnodes,
-		smd_plugin_begin(log) == NCCL_SUCCESS ? smd_plugin_servers() : 0, costs);
+	uint64_t servers = 0;
+	unsigned nservers =
+		smd_plugin_begin(log) == NCCL_SUCCESS ? smd_plugin_servers(&servers) : 0;
+
+	*ctx = smd_tuner_open(nranks, nnodes, nservers, servers, costs);
 	return NCCL_SUCCESS;
 }
 

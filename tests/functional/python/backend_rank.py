@@ -250,12 +250,29 @@ def late(rank, size):
             work.wait(datetime.timedelta(seconds=1))
         except RuntimeError as error:
             assert error.code == errno.ETIMEDOUT and "within the timeout of 1 s" in str(error), error
-            assert "The log names a rank that is 10 s late. The operation goes on" in str(error), error
+            assert "Servers name a rank when it is 10 s late. The operation goes on" in str(error), error
             assert work.exception() is None
         else:
             raise AssertionError("a late rank must be noticed")
     work.wait()
     same("late", tensor, torch.full((3,), float(size)))
+
+
+def late_for_long(rank):
+    """Rank 1 comes when the others have given up: their error names it."""
+    if rank == 1:
+        time.sleep(14)
+    tensor = torch.ones(3)
+    work = dist.all_reduce(tensor, async_op=True)
+    if rank != 1:
+        try:
+            work.wait(datetime.timedelta(seconds=12))
+        except RuntimeError as error:
+            assert error.code == errno.ETIMEDOUT and "within the timeout of 12 s, but rank 1 (rank-1) is 1" in str(error), error
+            assert " s late for operation " in str(error) and "The operation goes on" in str(error), error
+        else:
+            raise AssertionError("a late rank must be noticed")
+    work.wait()
 
 
 def train(group, seed_rank):
@@ -290,6 +307,9 @@ def main():
         while True:
             model(torch.randn(4, 1000)).sum().backward()
             print("step", flush=True)
+    if "late-for-long" in sys.argv:
+        late_for_long(rank)
+        return
     gloo = dist.new_group(backend="gloo")
     collectives(rank, size, gloo)
     awkward_tensors(rank, size)

@@ -64,6 +64,11 @@ class BackendTest(RanksTest):
         for rank in ranks[:2]:
             self.assert_ended(rank, 1, "rank 2 (rank-2) was lost")
 
+    def test_a_late_rank_is_named(self):
+        for rank in self.start_ranks(RANK, [self.start_server()[1]], "late-for-long"):
+            out, err = rank.communicate(timeout=PATIENCE_S)
+            self.assertEqual(rank.returncode, 0, out + err)
+
     def test_a_lost_server_is_named(self):
         server, address = self.start_server()
         ranks = self.start_ranks(RANK, [address], "train-until-killed")

@@ -505,27 +505,66 @@ static void a_server_that_does_not_answer_is_named(void **state)
 
 /* ---- late, not dead ---- */
 
+/* Who waits can ask, for as long as it waits. */
+static void ask_who_is_late(smd_comm *comm, smd_request *request)
+{
+	char text[SMD_LATE_TEXT_MAX], cut[8];
+	int known;
+
+	while ((known = smd_comm_late(comm, text, sizeof(text))) == 0 &&
+		smd_request_test(request) == 0) {
+		assert_string_equal(text, "");
+		usleep(10000);
+	}
+	assert_int_equal(known, 1);
+	assert_memory_equal(text, "rank 1 (rank-1) is ", 19);
+	assert_non_null(strstr(text, " s late for operation 0 of group test/late"));
+	assert_int_equal(smd_comm_late(comm, cut, sizeof(cut)), 1);
+	assert_string_equal(cut, "rank 1 ");
+	assert_int_equal(smd_comm_late(comm, NULL, sizeof(text)), -EINVAL);
+	assert_int_equal(smd_comm_late(comm, text, 0), -EINVAL);
+	assert_int_equal(smd_comm_late(NULL, text, sizeof(text)), -EINVAL);
+}
+
 static void be_late(struct pool_rank *rank)
 {
+	char text[SMD_LATE_TEXT_MAX];
+	smd_request *request;
+	float value = 1;
+
 	if (rank->rank == 1) {
 		capture_await("libsummand: rank 1 (rank-1) is ",
 			" s late for operation 0 of group test/late");
 		capture_await("shard 0: rank 1 (rank-1) is ",
 			" s late for operation 0 of group test/late");
+		pthread_barrier_wait(rank->argument);
 	}
+	assert_int_equal(
+		smd_allreduce_start(rank->comm, &value, &value, 1, SMD_FLOAT32, SMD_SUM, &request),
+		0);
+	if (rank->rank != 1) {
+		ask_who_is_late(rank->comm, request);
+		pthread_barrier_wait(rank->argument);
+	}
+	assert_int_equal(smd_request_wait(request), 0);
+	assert_int_equal(smd_comm_late(rank->comm, text, sizeof(text)), 0);
+	assert_string_equal(text, "");
 	check_sums_are_right(rank->comm);
 }
 
 static void a_late_rank_is_named_to_those_who_wait(void **state)
 {
 	const struct smd_server_config config = {.shards = 1, .late_s = 1};
+	pthread_barrier_t asked;
 	struct pool pool;
 
 	(void)state;
+	assert_int_equal(pthread_barrier_init(&asked, NULL, 3), 0);
 	capture_begin();
 	pool_start(&pool, "tcp", 1, &config);
-	pool_run(&pool, 3, "late", be_late, NULL);
+	pool_run(&pool, 3, "late", be_late, &asked);
 	pool_stop(&pool);
+	pthread_barrier_destroy(&asked);
 	capture_end();
 }
 

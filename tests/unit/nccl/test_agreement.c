@@ -39,10 +39,11 @@ struct node {
 	struct smd_agreement_side side;
 	enum absence absence;
 	int own[2]; /* what it votes */
+	uint32_t server_mbps;
 	uint64_t patience_ns;
 	/* What came of it. */
 	unsigned votes;
-	unsigned loops;
+	struct smd_agreement_terms terms;
 	int heard[2];
 	struct smd_error error;
 };
@@ -74,14 +75,15 @@ static void *node_run(void *arg)
 		0);
 	for (unsigned i = 0; i < 2; i++) {
 		struct smd_error own = {""};
-		unsigned loops = i ? node->loops : (node->side.node + NODES - 1) % NODES + 2;
+		struct smd_agreement_terms first = {
+			(node->side.node + NODES - 1) % NODES + 2, node->server_mbps};
 
+		node->terms = i ? node->terms : first;
 		if (node->own[i]) {
 			snprintf(own.text, sizeof(own.text), "reason %u", i);
 		}
-		node->heard[i] = smd_agreement_vote(agreement, node->own[i], &own, &loops,
+		node->heard[i] = smd_agreement_vote(agreement, node->own[i], &own, &node->terms,
 			smd_clock_ns() + node->patience_ns, 2 * SMD_SECOND_NS, &node->error);
-		node->loops = loops;
 		node->votes++;
 		if (node->heard[i] || node->absence == LEAVES_AFTER_ONE) {
 			break;
@@ -153,7 +155,7 @@ static void all_say_yes(void **state)
 	nodes_run(nodes);
 	assert_all_heard(nodes, 2, 0, "");
 	for (unsigned i = 0; i < NODES; i++) {
-		assert_int_equal(nodes[i].loops, 2); /* node 1's, which has the fewest */
+		assert_int_equal(nodes[i].terms.loops, 2); /* node 1's, which has the fewest */
 	}
 }
 
@@ -186,6 +188,37 @@ static void other_servers_are_a_no(void **state)
 	nodes_run(nodes);
 	assert_all_heard(nodes, 1, -EINVAL,
 		"node 2 (c): its reduction servers and settings must be node 0's, s:1, got t:1");
+}
+
+static void those_that_know_what_servers_carry_tell_the_others(void **state)
+{
+	for (unsigned who = 0; who < NODES; who++) {
+		struct node nodes[NODES];
+
+		(void)state;
+		nodes_make(nodes);
+		nodes[who].server_mbps = 40000;
+		nodes[(who + 1) % NODES].server_mbps = 40000;
+		nodes_run(nodes);
+		assert_all_heard(nodes, 2, 0, "");
+		for (unsigned i = 0; i < NODES; i++) {
+			assert_int_equal(nodes[i].terms.server_mbps, 40000);
+		}
+	}
+}
+
+static void servers_that_carry_something_else_are_a_no(void **state)
+{
+	struct node nodes[NODES];
+
+	(void)state;
+	nodes_make(nodes);
+	nodes[0].server_mbps = 40000;
+	nodes[3].server_mbps = 39999;
+	nodes_run(nodes);
+	assert_all_heard(nodes, 1, -EINVAL,
+		"node 3 (d): its reduction servers must carry the others' 40000 Mbit/s, got 39999; "
+		"SUMMAND_NCCL_SERVER_LINKS may say it instead");
 }
 
 static void who_does_not_come_is_named(void **state)
@@ -382,7 +415,7 @@ static int vote_without_descriptors(int used, rlim_t more)
 	struct smd_error own = {""};
 	struct smd_error error = {""};
 	uint64_t begin = smd_clock_ns();
-	unsigned loops = 1;
+	struct smd_agreement_terms terms = {.loops = 1};
 	int highest;
 	int filler;
 
@@ -400,13 +433,14 @@ static int vote_without_descriptors(int used, rlim_t more)
 		return 1;
 	}
 	if (more) { /* it is accepted, and does not vote */
-		return smd_agreement_vote(agreement, 0, &own, &loops, begin + SMD_SECOND_NS, 0, &error) ==
-					       -ETIMEDOUT &&
+		return smd_agreement_vote(agreement, 0, &own, &terms, begin + SMD_SECOND_NS, 0,
+			       &error) == -ETIMEDOUT &&
 				       strcmp(error.text, "node 1: it has not come in time") == 0
 			       ? 0
 			       : 2;
 	}
-	return smd_agreement_vote(agreement, 0, &own, &loops, begin + LENGTHY, 0, &error) == -EMFILE &&
+	return smd_agreement_vote(agreement, 0, &own, &terms, begin + LENGTHY, 0, &error) ==
+				       -EMFILE &&
 			       strcmp(error.text,
 				       "node 0 (a): it has no descriptors left to hear 3 other "
 				       "nodes: its limit (ulimit -Hn) must be larger") == 0 &&
@@ -486,8 +520,12 @@ static void a_handle_of_something_else_is_refused(void **state)
 static void a_ballot_survives_the_way(void **state)
 {
 	struct smd_ballot out;
-	struct smd_ballot in = {
-		.phase = 2, .node = 65535, .err = -ETIMEDOUT, .loops = 8, .pool = ~0ull};
+	struct smd_ballot in = {.phase = 2,
+		.node = 65535,
+		.err = -ETIMEDOUT,
+		.loops = 8,
+		.pool = ~0ull,
+		.server_mbps = 400000};
 	uint8_t bytes[SMD_BALLOT_BYTES];
 	struct smd_error error = {""};
 
@@ -503,10 +541,11 @@ static void a_ballot_survives_the_way(void **state)
 	assert_int_equal(out.err, in.err);
 	assert_int_equal(out.loops, in.loops);
 	assert_true(out.pool == in.pool);
+	assert_int_equal(out.server_mbps, in.server_mbps);
 	assert_memory_equal(out.nonce, in.nonce, sizeof(in.nonce));
 	assert_string_equal(out.name, in.name);
 	assert_string_equal(out.text, in.text);
-	memset(bytes + 48, '\033', SMD_BALLOT_BYTES - 48); /* texts that a terminal would obey */
+	memset(bytes + 52, '\033', SMD_BALLOT_BYTES - 52); /* texts that a terminal would obey */
 	assert_int_equal(smd_ballot_decode(bytes, &out, &error), 0);
 	assert_string_equal(out.name, "");
 	assert_string_equal(out.text, "");
@@ -530,6 +569,8 @@ int main(void)
 		cmocka_unit_test(all_say_yes),
 		cmocka_unit_test(one_no_is_everybodys),
 		cmocka_unit_test(other_servers_are_a_no),
+		cmocka_unit_test(those_that_know_what_servers_carry_tell_the_others),
+		cmocka_unit_test(servers_that_carry_something_else_are_a_no),
 		cmocka_unit_test(who_does_not_come_is_named),
 		cmocka_unit_test(who_leaves_in_between_is_named),
 		cmocka_unit_test(without_node_0_the_others_hear_no),

@@ -8,6 +8,7 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/version.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/plugin.h"
@@ -63,6 +64,32 @@ static void one_that_shows_none_has_none(void **state)
 	assert_int_equal(smd_nccl_version(NULL), 0);
 }
 
+/* The numbers of the levels at which a warning, an information and a trace come there. */
+static void assert_levels(const char *path, int warning, int information, int trace)
+{
+	nccl_logger *log = logger_of(path);
+	int *level = dlsym(dlopen(path, RTLD_NOW | RTLD_LOCAL), "fake_level");
+
+	assert_non_null(level);
+	smd_nccl_log_open(log);
+	smd_nccl_log_warn("a warning");
+	assert_int_equal(*level, warning);
+	smd_nccl_log_info(NCCL_SUB_NET, "an information");
+	assert_int_equal(*level, information);
+	smd_nccl_log_write(NCCL_LOG_TRACE, NCCL_SUB_NET, "a trace");
+	assert_int_equal(*level, trace);
+}
+
+/* RCCL has one for errors before those of warnings, from 2.28 on for sure. */
+static void levels_are_those_of_the_library(void **state)
+{
+	(void)state;
+	assert_levels(SHOWN, 2, 3, 5);
+	assert_levels(AMDS, 2, 3, 5);
+	assert_levels(NEW_AMDS, 3, 4, 6);
+	assert_levels(HIDDEN, 2, 3, 5);
+}
+
 static bool sums(int dtype)
 {
 	int supported = -1;
@@ -90,6 +117,7 @@ int main(void)
 		cmocka_unit_test(a_library_is_asked_for_its_version),
 		cmocka_unit_test(a_program_that_has_it_is_asked),
 		cmocka_unit_test(one_that_shows_none_has_none),
+		cmocka_unit_test(levels_are_those_of_the_library),
 		cmocka_unit_test(rccl_keeps_its_types_of_8_bits),
 	};
 

@@ -456,6 +456,10 @@ static void nccl_is_told_of_servers_links(void **state)
 	struct smd_placement_host hosts[] = {{.link_mbps = 25000}, {.link_mbps = 10000},
 		{.link_mbps = 100000, .server_bandwidth_mbps = 50000}};
 	int workers[] = {0, 1}, chief[] = {0}, servers[] = {2, 2};
+	char *choosers[] = {
+		TEXT("SUMMAND_NCCL_IFNAME"), TEXT("NCCL_IB_HCA"), TEXT("NCCL_SOCKET_IFNAME")};
+	char rails[] = "eth1,eth2", rail[] = "eth1";
+	struct smd_variable cards[] = {{.name = NULL, .value = TEXT("eth2")}};
 	struct smd_placement *placement;
 	struct contracted process;
 	struct smd_job job;
@@ -505,6 +509,24 @@ static void nccl_is_told_of_servers_links(void **state)
 	contract_next(&process, 1, 0, 0);
 	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
 	hosts[1].link_mbps = 10000;
+	hosts[2].server_bandwidth_mbps = 50000;
+	hosts[1].rails = rails; /* 10000 is of both, and the pool has one */
+	job.pools[1].env = cards;
+	job.pools[1].nenv = 1;
+	for (size_t i = 0; i < sizeof(choosers) / sizeof(choosers[0]); i++) {
+		cards[0].name = choosers[i];
+		contract_next(&process, 1, 0, 0);
+		EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));
+	}
+	hosts[1].rails = rail; /* there is only one */
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "100000/10000"));
+	job.pools[1].env = NULL;
+	job.pools[1].nenv = 0;
+	hosts[1].rails = rails;
+	contract_next(&process, 1, 0, 0);
+	EXPECT(&process, IS("SUMMAND_NCCL_SERVER_LINKS", "100000/10000"));
+	hosts[1].rails = NULL;
 	hosts[2].server_bandwidth_mbps = 0;
 	contract_next(&process, 1, 0, 0);
 	EXPECT(&process, ABSENT("SUMMAND_NCCL_SERVER_LINKS"));

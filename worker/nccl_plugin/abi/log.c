@@ -6,10 +6,17 @@
 #include <stdio.h>
 
 #include "reduction_server/base/log.h"
+#include "worker/nccl_plugin/abi/version.h"
 
 #define LINE_MAX_BYTES 1200
 
+/* RCCL has a level for errors before that of warnings since ROCm 7.2, whose RCCL is 2.27.7 as that
+ * of 7.1 is, which has not. So from the next one on: before, what is too loud by one level is
+ * shown, and nothing is lost. */
+#define RCCL_WITH_ERRORS 22803
+
 static _Atomic(nccl_logger *) logger;
+static _Atomic int levels_added; /* below that of warnings */
 
 static void nccl_log_sink(enum smd_log_level level, const char *component, const char *sentence)
 {
@@ -24,7 +31,8 @@ static void nccl_log_sink(enum smd_log_level level, const char *component, const
 
 void smd_nccl_log_open(nccl_logger *log)
 {
-	if (log) {
+	if (log && log != logger) {
+		levels_added = smd_nccl_is_rccl(log) && smd_nccl_version(log) >= RCCL_WITH_ERRORS;
 		logger = log;
 	}
 	smd_log_set_sink(nccl_log_sink);
@@ -44,5 +52,6 @@ void smd_nccl_log_write(
 	vsnprintf(line, sizeof(line), format, args);
 	va_end(args);
 	/* Before the line NCCL puts "file:line" of a warning, and nothing of an information. */
-	log(level, subsystems, "libnccl-net-summand", 0, "NET/Summand: %s", line);
+	log((enum nccl_log_level)((int)level + levels_added), subsystems, "libnccl-net-summand", 0,
+		"NET/Summand: %s", line);
 }

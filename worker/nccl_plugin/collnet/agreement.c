@@ -18,6 +18,7 @@
 #include "reduction_server/transport/address.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 #include "worker/nccl_plugin/collnet/ballot.h"
+#include "worker/nccl_plugin/collnet/tuner.h"
 
 #define HANDLE_MAGIC  0x31434e53u   /* "SNC1" */
 #define STRANGERS_MAX 64            /* that may be connected besides the nodes, */
@@ -230,14 +231,15 @@ static int caller_write(const struct caller *caller, const struct smd_ballot *ba
 }
 
 static void ballot_fill(struct smd_ballot *ballot, const struct smd_agreement *agreement, int own,
-	const struct smd_error *own_error, unsigned loops)
+	const struct smd_error *own_error, const struct smd_agreement_terms *terms)
 {
 	memset(ballot, 0, sizeof(*ballot));
 	memcpy(ballot->nonce, agreement->handle.nonce, sizeof(ballot->nonce));
 	ballot->phase = agreement->phase;
 	ballot->node = agreement->side.node;
 	ballot->err = own;
-	ballot->loops = loops;
+	ballot->loops = terms->loops;
+	ballot->server_mbps = terms->server_mbps;
 	ballot->pool = agreement->side.pool;
 	snprintf(ballot->name, sizeof(ballot->name), "%s", agreement->side.name);
 	snprintf(ballot->text, sizeof(ballot->text), "%s",
@@ -264,6 +266,25 @@ static void verdict_no(struct smd_agreement *agreement, int err, unsigned node, 
 	}
 }
 
+/* Who does not know what servers carry, since it has not reached all, takes what the others know.
+ */
+static void node_counts_servers(struct smd_agreement *agreement, const struct smd_ballot *vote)
+{
+	struct smd_ballot *verdict = &agreement->verdict;
+	char text[SMD_BALLOT_TEXT_BYTES];
+
+	if (vote->server_mbps && verdict->server_mbps &&
+		vote->server_mbps != verdict->server_mbps) {
+		snprintf(text, sizeof(text),
+			"its reduction servers must carry the others' %u Mbit/s, got %u; " SMD_TUNER_LINKS
+			" may say it instead",
+			verdict->server_mbps, vote->server_mbps);
+		verdict_no(agreement, -EINVAL, vote->node, vote->name, text);
+	} else if (vote->server_mbps) {
+		verdict->server_mbps = vote->server_mbps;
+	}
+}
+
 static void node_votes(struct smd_agreement *agreement, const struct smd_ballot *vote)
 {
 	char text[SMD_BALLOT_TEXT_BYTES];
@@ -279,6 +300,8 @@ static void node_votes(struct smd_agreement *agreement, const struct smd_ballot 
 			"its reduction servers and settings must be node 0's, %.120s, got %.120s",
 			agreement->side.servers, vote->text);
 		verdict_no(agreement, -EINVAL, vote->node, vote->name, text);
+	} else {
+		node_counts_servers(agreement, vote);
 	}
 }
 
@@ -547,13 +570,14 @@ static int attend(struct smd_agreement *agreement, const struct smd_ballot *vote
 /* ---- both ---- */
 
 int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct smd_error *own_error,
-	unsigned *loops, uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error)
+	struct smd_agreement_terms *terms, uint64_t deadline_ns, uint64_t grace_ns,
+	struct smd_error *error)
 {
 	struct smd_ballot vote;
 	int ret;
 
 	agreement->phase++;
-	ballot_fill(&vote, agreement, own, own_error, *loops);
+	ballot_fill(&vote, agreement, own, own_error, terms);
 	memset(agreement->voted, 0, agreement->side.nnodes * sizeof(*agreement->voted));
 	if (agreement->side.node != 0) {
 		ret = attend(agreement, &vote, deadline_ns, grace_ns, error);
@@ -569,8 +593,9 @@ int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct sm
 	if (agreement->verdict.err) {
 		smd_error_set(error, -agreement->verdict.err, "%s", agreement->verdict.text);
 	}
-	if (agreement->verdict.loops < *loops) {
-		*loops = agreement->verdict.loops;
+	if (agreement->verdict.loops < terms->loops) {
+		terms->loops = agreement->verdict.loops;
 	}
+	terms->server_mbps = agreement->verdict.server_mbps;
 	return agreement->verdict.err;
 }

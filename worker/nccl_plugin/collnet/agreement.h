@@ -42,15 +42,23 @@ int smd_agreement_begin(struct smd_agreement_place *place, const void *handle,
 /* "nccl-0123...": the same on all nodes, and on no others. */
 const char *smd_agreement_group(const struct smd_agreement *agreement);
 
+/* What a node has for the communicator; and then what all of them have. */
+struct smd_agreement_terms {
+	unsigned loops;       /* the least of any node's */
+	uint32_t server_mbps; /* that servers carry together; 0: it is not known. Those that know
+				 must know the same */
+};
+
 /*
  * Tells the others whether this node can go on (own = 0, or -errno with its reason in own_error)
- * and by how many loops, and hears whether all can: *loops becomes the least of any node's. 0, or -errno with the reason of the first node that cannot. On every
- * node the same, as long as node 0 lives. Votes count until the deadline on node 0's clock; the
- * others wait grace_ns longer for the verdict, since they may have begun earlier than node 0. Called at
- * most twice: before and after joining.
+ * and by which terms, and hears whether all can, and by which. 0, or -errno with the reason of the
+ * first node that cannot. On every node the same, as long as node 0 lives. Votes count until the
+ * deadline on node 0's clock; the others wait grace_ns longer for the verdict, since they may have
+ * begun earlier than node 0. Called at most twice: before and after joining.
  */
 int smd_agreement_vote(struct smd_agreement *agreement, int own, const struct smd_error *own_error,
-	unsigned *loops, uint64_t deadline_ns, uint64_t grace_ns, struct smd_error *error);
+	struct smd_agreement_terms *terms, uint64_t deadline_ns, uint64_t grace_ns,
+	struct smd_error *error);
 
 void smd_agreement_end(struct smd_agreement *agreement);
 

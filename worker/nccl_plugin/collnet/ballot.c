@@ -7,7 +7,7 @@
 #include "reduction_server/base/bytes.h"
 
 #define MAGIC   0x42444d53u /* "SMDB" */
-#define VERSION 3u
+#define VERSION 4u
 #define ERR_MAX 4095
 
 #define LOOPS_MAX 255u
@@ -21,7 +21,8 @@ enum {
 	AT_LOOPS = 20,
 	AT_POOL = 24,
 	AT_NONCE = 32,
-	AT_NAME = AT_NONCE + SMD_BALLOT_NONCE,
+	AT_SERVER_MBPS = AT_NONCE + SMD_BALLOT_NONCE,
+	AT_NAME = AT_SERVER_MBPS + 4,
 	AT_TEXT = AT_NAME + SMD_BALLOT_NAME_BYTES,
 	AT_END = AT_TEXT + SMD_BALLOT_TEXT_BYTES
 };
@@ -49,6 +50,7 @@ void smd_ballot_encode(const struct smd_ballot *ballot, uint8_t bytes[SMD_BALLOT
 	smd_put32(bytes + AT_LOOPS, ballot->loops);
 	smd_put64(bytes + AT_POOL, ballot->pool);
 	memcpy(bytes + AT_NONCE, ballot->nonce, SMD_BALLOT_NONCE);
+	smd_put32(bytes + AT_SERVER_MBPS, ballot->server_mbps);
 	memcpy(bytes + AT_NAME, ballot->name, strnlen(ballot->name, SMD_BALLOT_NAME_BYTES - 1));
 	memcpy(bytes + AT_TEXT, ballot->text, strnlen(ballot->text, SMD_BALLOT_TEXT_BYTES - 1));
 }
@@ -78,6 +80,7 @@ int smd_ballot_decode(
 	out->loops = smd_get32(bytes + AT_LOOPS);
 	out->pool = smd_get64(bytes + AT_POOL);
 	memcpy(out->nonce, bytes + AT_NONCE, SMD_BALLOT_NONCE);
+	out->server_mbps = smd_get32(bytes + AT_SERVER_MBPS);
 	get_text(out->name, bytes + AT_NAME, SMD_BALLOT_NAME_BYTES);
 	get_text(out->text, bytes + AT_TEXT, SMD_BALLOT_TEXT_BYTES);
 	return 0;

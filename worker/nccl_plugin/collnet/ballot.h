@@ -13,7 +13,7 @@
 #define SMD_BALLOT_BYTES      512
 #define SMD_BALLOT_NONCE      16
 #define SMD_BALLOT_NAME_BYTES 128
-#define SMD_BALLOT_TEXT_BYTES 336
+#define SMD_BALLOT_TEXT_BYTES 332
 
 struct smd_ballot {
 	uint8_t nonce[SMD_BALLOT_NONCE];
@@ -22,6 +22,8 @@ struct smd_ballot {
 	int err;       /* 0: yes; else -errno */
 	unsigned loops; /* a vote: of that node; a verdict: the least of all */
 	uint64_t pool;  /* of a vote */
+	uint32_t server_mbps; /* what servers carry together, of a vote: as that node knows; of a
+				 verdict: as any does; 0: it is not known */
 	char name[SMD_BALLOT_NAME_BYTES];
 	char text[SMD_BALLOT_TEXT_BYTES]; /* the reason of a no; the servers of a yes */
 };

@@ -28,6 +28,7 @@ void smd_coll_destroy(struct smd_coll *coll)
 	smd_loss_close(coll);
 	smd_coll_abandon(coll, NULL, 0);
 	smd_loops_leave(&coll->loops);
+	smd_capacity_put(coll->capacity);
 	free(coll);
 }
 

@@ -9,6 +9,7 @@
 #include <stdint.h>
 
 #include "reduction_server/base/error.h"
+#include "worker/nccl_plugin/collnet/capacity.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/loops.h"
 
@@ -41,6 +42,7 @@ struct smd_coll {
 	unsigned nnodes;
 	unsigned node;
 	struct smd_loops loops;
+	struct smd_capacity *capacity; /* of its servers; NULL: the tuner has been told */
 	int err; /* -errno once an operation has failed */
 	struct smd_coll_request requests[SMD_COLLNET_REQUESTS];
 	unsigned next; /* where to look for a free one first */

@@ -7,13 +7,13 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/base/hash.h"
-#include "reduction_server/base/parse.h"
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/group.h"
 #include "worker/nccl_plugin/abi/argument.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
+#include "worker/nccl_plugin/collnet/capacity.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/comm.h"
 #include "worker/nccl_plugin/collnet/loops.h"
@@ -26,6 +26,8 @@ struct identity {
 	uint64_t pool;     /* of the job, and of all of that */
 	unsigned timeout_s;
 	unsigned wire;
+	uint64_t list; /* the servers alone, */
+	bool asked;    /* who are to say what they carry */
 };
 
 /* With the 0 at its end, so that texts do not run into each other. */
@@ -52,20 +54,20 @@ static void append_setting(
 /* Nodes whose tuners were told other things would wait for each other, each in its own algorithm. */
 static void append_tuner(struct identity *identity, size_t *used)
 {
-	const char *size = getenv(SMD_TUNER_MIN_BYTES), *links = getenv(SMD_TUNER_LINKS);
-	char number[24];
-	uint64_t bytes;
+	struct smd_tuner_settings settings;
+	char number[32];
 
-	if (size && *size && smd_parse_size(size, &bytes) == 0) {
-		snprintf(number, sizeof(number), "%llu", (unsigned long long)bytes);
-		size = number; /* 1M is 1048576 */
+	smd_tuner_read(&settings);
+	if (settings.sized) { /* 1M is 1048576 */
+		snprintf(number, sizeof(number), "%llu", (unsigned long long)settings.min_bytes);
+		append_setting(identity, used, SMD_TUNER_MIN_BYTES, number);
 	}
-	if (size && *size) {
-		append_setting(identity, used, SMD_TUNER_MIN_BYTES, size);
+	if (settings.linked) {
+		snprintf(
+			number, sizeof(number), "%u/%u", settings.links.part, settings.links.whole);
+		append_setting(identity, used, SMD_TUNER_LINKS, number);
 	}
-	if (links && *links) {
-		append_setting(identity, used, SMD_TUNER_LINKS, links);
-	}
+	identity->asked = !settings.sized && !settings.linked;
 }
 
 static int identity_read(struct identity *identity, struct smd_error *error)
@@ -92,6 +94,7 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	for (unsigned i = 0; i < config.nservers; i++) {
 		append(identity, &used, i ? "," : "", config.servers[i]);
 	}
+	identity->list = smd_capacity_servers(&config);
 	smd_config_free(&config);
 	return 0;
 }
@@ -104,6 +107,16 @@ static unsigned part_of(unsigned seconds, unsigned eighths)
 	return part ? part : 1;
 }
 
+/* What this node is to say that servers carry; 0: it does not know. */
+static uint32_t coll_server_mbps(const struct smd_coll *coll)
+{
+	return coll->capacity && coll->loops.held
+		       ? smd_capacity_vote(coll->capacity,
+				 smd_context_server_mbps(smd_shared_context_get_context(
+					 coll->loops.each[0].shared)))
+		       : 0;
+}
+
 /* The outcome is the same on all nodes; see specs/design/collnet.md for the times. */
 static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
 	const struct smd_nccl_device *device, const struct identity *identity, int own,
@@ -112,46 +125,55 @@ static int agree(struct smd_coll *coll, struct smd_agreement *agreement,
 	unsigned timeout_s = identity->timeout_s;
 	uint64_t begin_ns = smd_clock_ns();
 	uint64_t eighth_ns = timeout_s * SMD_SECOND_NS / 8;
-	unsigned loops;
+	struct smd_agreement_terms terms;
 	int ret;
 
 	if (own == 0) {
 		own = smd_loops_hold(&coll->loops, device, part_of(timeout_s, 4), own_error);
 	}
-	loops = coll->loops.held;
-	ret = smd_agreement_vote(agreement, own, own_error, &loops, begin_ns + 5 * eighth_ns,
-		eighth_ns / 2, error);
+	terms = (struct smd_agreement_terms){
+		.loops = coll->loops.held, .server_mbps = coll_server_mbps(coll)};
+	ret = smd_agreement_vote(
+		agreement, own, own_error, &terms, begin_ns + 5 * eighth_ns, eighth_ns / 2, error);
 	if (ret) {
 		return ret;
 	}
 	begin_ns = smd_clock_ns(); /* all have heard the verdict just now */
-	smd_loops_keep(&coll->loops, loops);
-	own = smd_loops_join(&coll->loops, loops, smd_agreement_group(agreement), coll->node,
-		part_of(timeout_s, 2), own_error);
-	loops = coll->loops.count;
-	ret = smd_agreement_vote(agreement, own, own_error, &loops,
+	smd_loops_keep(&coll->loops, terms.loops);
+	own = coll->capacity ? smd_capacity_settle(coll->capacity, terms.server_mbps, own_error)
+			     : 0;
+	own = own ? own
+		  : smd_loops_join(&coll->loops, terms.loops, smd_agreement_group(agreement),
+			    coll->node, part_of(timeout_s, 2), own_error);
+	terms.loops = coll->loops.count;
+	ret = smd_agreement_vote(agreement, own, own_error, &terms,
 		begin_ns + 2 * eighth_ns + eighth_ns / 4, eighth_ns / 4, error);
 	if (ret == 0) {
-		smd_loops_keep(&coll->loops, loops);
+		smd_loops_keep(&coll->loops, terms.loops);
 	}
 	return ret;
 }
 
-static void coll_describe(const struct smd_coll *coll, char text[128])
+static void coll_describe(const struct smd_coll *coll, char text[160])
 {
 	const struct smd_context *context = coll->loops.each[0].comm->context;
-	int used = snprintf(text, 128, "%u reduction server%s, %u shard%s", context->config.ninitial,
-		context->config.ninitial == 1 ? "" : "s", context->ninitial,
-		context->ninitial == 1 ? "" : "s");
+	int used = snprintf(text, 160, "%u reduction server%s, %u shard%s",
+		context->config.ninitial, context->config.ninitial == 1 ? "" : "s",
+		context->ninitial, context->ninitial == 1 ? "" : "s");
 
 	if (coll->loops.count > 1) {
-		snprintf(text + used, (size_t)(128 - used), ", by %u loops", coll->loops.count);
+		used += snprintf(
+			text + used, (size_t)(160 - used), ", by %u loops", coll->loops.count);
+	}
+	if (coll->capacity && smd_capacity_mbps(coll->capacity)) {
+		snprintf(text + used, (size_t)(160 - used), "; servers carry %u Mbit/s",
+			smd_capacity_mbps(coll->capacity));
 	}
 }
 
 static void coll_log(const struct smd_coll *coll, int err, const struct smd_error *error)
 {
-	char text[128];
+	char text[160];
 
 	if (err) {
 		smd_nccl_log_info(NCCL_SUB_INIT | NCCL_SUB_NET,
@@ -163,6 +185,17 @@ static void coll_log(const struct smd_coll *coll, int err, const struct smd_erro
 			"CollNet over %u nodes (this is node %u): on, through %s", coll->nnodes,
 			coll->node, text);
 	}
+}
+
+/* Where nothing tells the tuner, servers do. */
+static int coll_ask_servers(
+	struct smd_coll *coll, const struct identity *identity, struct smd_error *error)
+{
+	if (identity->asked) {
+		coll->capacity = smd_capacity_get(identity->list);
+	}
+	return identity->asked && !coll->capacity ? smd_error_set(error, ENOMEM, "out of memory")
+						  : 0;
 }
 
 static int coll_connect(struct smd_coll *coll, const void *handle,
@@ -184,6 +217,7 @@ static int coll_connect(struct smd_coll *coll, const void *handle,
 	if (ret) {
 		return ret;
 	}
+	own = own ? own : coll_ask_servers(coll, &identity, &own_error);
 	own = own ? own : smd_loops_want(&coll->loops, coll->nnodes, &own_error);
 	coll->loops.wire = identity.wire;
 	ret = agree(coll, agreement, smd_agreement_device(place), &identity, own, &own_error, error);

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/base/parse.h"
 #include "worker/nccl_plugin/abi/log.h"
+#include "worker/nccl_plugin/collnet/capacity.h"
 
 /* specs/guide/nccl.md tells why: */
 #define SERVERS_US     100.0        /* an all-reduce through servers, beyond its bytes */
@@ -21,8 +21,9 @@ struct smd_tuner {
 	uint64_t min_bytes; /* and says from where on servers are used */
 	double nranks;
 	double nnodes;
-	double links; /* of a node's speed, that the servers have together */
-	bool costs;   /* whether NCCL shows them */
+	double links; /* of a node's speed, that the servers have together, */
+	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
+	bool costs;                    /* whether NCCL shows them */
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -49,6 +50,18 @@ static double crossings(const struct smd_tuner *tuner)
 	return tuner->links < tuner->nnodes ? tuner->nnodes / tuner->links : 1.0;
 }
 
+/* The same, where it is known in which time they cross a node's link. */
+static double crossings_in(const struct smd_tuner *tuner, size_t bytes, double link_us)
+{
+	double mbps = tuner->capacity ? smd_capacity_mbps(tuner->capacity) : 0;
+	double servers_us = mbps > 0 ? 8 * (double)bytes * tuner->nnodes / mbps : 0;
+
+	if (mbps <= 0 || link_us <= 0) {
+		return crossings(tuner);
+	}
+	return servers_us > link_us ? servers_us / link_us : 1.0;
+}
+
 /* The same for a ring. */
 static double ring_crossings(const struct smd_tuner *tuner)
 {
@@ -56,14 +69,14 @@ static double ring_crossings(const struct smd_tuner *tuner)
 }
 
 /* With two nodes the servers have nothing to save, and two more hops. */
-static bool can_win(const struct smd_tuner *tuner)
+static bool can_win(const struct smd_tuner *tuner, double through_servers)
 {
-	return tuner->nnodes > 2 && crossings(tuner) < ring_crossings(tuner);
+	return tuner->nnodes > 2 && through_servers < ring_crossings(tuner);
 }
 
 static bool use_servers(const struct smd_tuner *tuner, size_t bytes)
 {
-	return bytes >= tuner->min_bytes && (tuner->told || can_win(tuner));
+	return bytes >= tuner->min_bytes && (tuner->told || can_win(tuner, crossings(tuner)));
 }
 
 /* ---- NCCL 2.21, to which an algorithm must be named, as it shows no costs ---- */
@@ -123,7 +136,12 @@ static void describe(const struct smd_tuner *tuner, char *line, size_t size)
 			"tuner: CollNet for all-reduce from %llu bytes up, and not below; the rest "
 			"is NCCL's",
 			(unsigned long long)tuner->min_bytes);
-	} else if (can_win(tuner)) {
+	} else if (tuner->capacity && tuner->nnodes > 2) {
+		snprintf(line, size,
+			"tuner: CollNet for all-reduces that it makes faster, by NCCL's costs for "
+			"%.0f nodes and what servers say that they carry; the rest is NCCL's",
+			tuner->nnodes);
+	} else if (can_win(tuner, crossings(tuner))) {
 		snprintf(line, size,
 			"tuner: CollNet for all-reduces that it makes faster, by NCCL's costs for "
 			"%.0f nodes and servers of %.3g links; the rest is NCCL's",
@@ -151,9 +169,9 @@ static void tell(const struct smd_tuner *tuner, const char *size, const char *li
 			size);
 	}
 	if (links) {
-		smd_nccl_log_warn(SMD_TUNER_LINKS ": must be what all servers carry and what a node "
-						  "does, like 400/100, got \"%s\"; a server is "
-						  "taken to carry what a node does",
+		smd_nccl_log_warn(
+			SMD_TUNER_LINKS ": must be what all servers carry and what a node does, "
+					"like 400/100, got \"%s\"; it is left out",
 			links);
 	}
 	smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
@@ -167,31 +185,64 @@ static const char *variable(const char *name)
 	return text && *text ? text : NULL;
 }
 
-struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers, bool costs)
+static uint32_t common_divisor(uint32_t a, uint32_t b)
+{
+	return b ? common_divisor(b, a % b) : a;
+}
+
+void smd_tuner_read(struct smd_tuner_settings *settings)
 {
 	const char *size = variable(SMD_TUNER_MIN_BYTES), *links = variable(SMD_TUNER_LINKS);
-	struct smd_tuner *tuner = nservers && nnodes > 1 ? malloc(sizeof(*tuner)) : NULL;
-	struct smd_share share = {nservers, 1};
-	bool bad_size = false, bad_links = false;
 
+	*settings = (struct smd_tuner_settings){.sized = false};
+	settings->sized = size && smd_parse_size(size, &settings->min_bytes) == 0;
+	settings->linked = links && smd_parse_share(links, &settings->links) == 0;
+	if (settings->linked) {
+		uint32_t divisor = common_divisor(settings->links.part, settings->links.whole);
+
+		settings->links.part /= divisor;
+		settings->links.whole /= divisor;
+	}
+}
+
+/* Where each node has one GPU every rank is a node, and hears what servers carry. */
+static bool hears_servers(const struct smd_tuner *tuner, const struct smd_tuner_settings *settings)
+{
+	return tuner->costs && tuner->nranks == tuner->nnodes && !settings->sized &&
+	       !settings->linked;
+}
+
+struct smd_tuner *smd_tuner_open(
+	size_t nranks, size_t nnodes, unsigned nservers, uint64_t servers, bool costs)
+{
+	const char *size = variable(SMD_TUNER_MIN_BYTES), *links = variable(SMD_TUNER_LINKS);
+	struct smd_tuner *tuner = nservers && nnodes > 1 ? calloc(1, sizeof(*tuner)) : NULL;
+	struct smd_tuner_settings settings;
+
+	smd_tuner_read(&settings);
 	if (tuner) {
-		*tuner = (struct smd_tuner){.min_bytes = MIN_BYTES_LESS,
-			.nranks = (double)nranks,
-			.nnodes = (double)nnodes,
-			.costs = costs};
-		bad_size = size && smd_parse_size(size, &tuner->min_bytes);
-		tuner->told = size && !bad_size;
-		bad_links = links && smd_parse_share(links, &share);
-		tuner->links = (double)share.part / share.whole;
+		tuner->told = settings.sized;
+		tuner->min_bytes = settings.sized ? settings.min_bytes : MIN_BYTES_LESS;
+		tuner->nranks = (double)nranks;
+		tuner->nnodes = (double)nnodes;
+		tuner->links = settings.linked ? (double)settings.links.part / settings.links.whole
+					       : nservers;
+		tuner->costs = costs;
+		tuner->capacity =
+			hears_servers(tuner, &settings) ? smd_capacity_get(servers) : NULL;
 	}
 	if (tuner || nservers == 0) { /* one node is no news */
-		tell(tuner, bad_size ? size : NULL, bad_links ? links : NULL);
+		tell(tuner, tuner && !settings.sized ? size : NULL,
+			tuner && !settings.linked ? links : NULL);
 	}
 	return tuner;
 }
 
 void smd_tuner_close(struct smd_tuner *tuner)
 {
+	if (tuner) {
+		smd_capacity_put(tuner->capacity);
+	}
 	free(tuner);
 }
 
@@ -265,8 +316,9 @@ static bool pays(
 	const struct smd_tuner *tuner, size_t bytes, float *costs, int nalgorithms, int nprotocols)
 {
 	double link = link_us(tuner, costs, nprotocols);
-	double servers = SERVERS_US + link * crossings(tuner);
-	bool wins = can_win(tuner);
+	double through_servers = crossings_in(tuner, bytes, link);
+	double servers = SERVERS_US + link * through_servers;
+	bool wins = can_win(tuner, through_servers);
 
 	if (tuner->told) {
 		return bytes >= tuner->min_bytes;

@@ -7,7 +7,9 @@
  * All ranks decide alike, without a word between them: NCCL's costs, the numbers of nodes and
  * servers and the variables are the same on all. (The nodes compare these: connect.c.) So nothing
  * that a rank learns while it runs may count: it calls for each operation when it begins it, and
- * no two ranks have begun as many when they hear of a server that was lost.
+ * no two ranks have begun as many when they hear of a server that was lost. What servers say that
+ * they carry nodes agree on before the first operation (capacity.h); but where a node has several
+ * GPUs, not every rank is a node that hears it, so there their number counts.
  *
  * A tuner is one communicator's. NULL is a tuner too, one that leaves every choice to NCCL: the
  * plugin is off, there is only one node, or no memory. Nothing here fails, because NCCL would end
@@ -18,22 +20,37 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
+
+#include "reduction_server/base/parse.h"
 
 struct smd_tuner;
 
 #define SMD_TUNER_MIN_BYTES "SUMMAND_NCCL_MIN_BYTES"
 
 /*
- * "400/100": what the servers' links carry together, and what a node's does, both in any unit. Without it a server is taken to
+ * "400/100": what the servers' links carry together, and what a node's does, both in any unit.
+ * Without it servers say what they carry, where all ranks hear that; else a server is taken to
  * carry what a node does.
  */
 #define SMD_TUNER_LINKS "SUMMAND_NCCL_SERVER_LINKS"
 
+/* Of these variables those that are set and can be read. */
+struct smd_tuner_settings {
+	bool sized;
+	uint64_t min_bytes;
+	bool linked;
+	struct smd_share links; /* in its least terms: 400/100 is 4/1 */
+};
+
+void smd_tuner_read(struct smd_tuner_settings *settings);
+
 /*
- * nservers 0: the plugin takes no part. costs: NCCL shows them, as all do but 2.21. Says what it
- * does, once, and again when that has changed.
+ * nservers 0: the plugin takes no part; servers: which they are (capacity.h). costs: NCCL shows
+ * them, as all do but 2.21. Says what it does, once, and again when that has changed.
  */
-struct smd_tuner *smd_tuner_open(size_t nranks, size_t nnodes, unsigned nservers, bool costs);
+struct smd_tuner *smd_tuner_open(
+	size_t nranks, size_t nnodes, unsigned nservers, uint64_t servers, bool costs);
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*

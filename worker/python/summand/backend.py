@@ -102,9 +102,11 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
     ones are kept as those: DDP's join() waits first, and takes the future then.
     """
 
-    def __init__(self, future, tensors, kept, limit):
+    def __init__(self, future, tensors, kept, limit, communicator=None):
+        """communicator: whose servers know who is late; None: it is an operation of gloo's."""
         super().__init__()
         self._future, self._tensors, self._kept, self._limit = future, tensors, kept, limit
+        self._communicator = communicator
         self._over = threading.Event()
         self._lock = threading.Lock()
         self._shown = None  # what its future's callbacks are of
@@ -149,15 +151,23 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         """Raises what ended the operation; ETIMEDOUT after `timeout`, else after that of the group."""
         limit = timeout.total_seconds() if timeout else self._limit  # torch passes 0 where its caller gave none
         if not self._over.wait(limit):
-            raise SummandError(errno.ETIMEDOUT, f"backend {NAME}: an operation must be done within the timeout of {limit:g} s, got "
-                                                f"none. The log names a rank that is {LATE_S} s late. The operation goes on, and "
-                                                "may still write its tensors")
+            raise SummandError(errno.ETIMEDOUT, f"backend {NAME}: an operation must be done within the timeout of {limit:g} s, "
+                                                f"{self._who_is_late()}. The operation goes on, and may still write its tensors")
         try:
             (self._shown or self._future).wait()
         finally:
             if not self._small:
                 self.release()
         return True
+
+    def _who_is_late(self):
+        if self._communicator is None:
+            return "got none"
+        try:
+            late = self._communicator.late()
+        except SummandError:  # it has been closed
+            late = ""
+        return f"but {late}" if late else f"got none. Servers name a rank when it is {LATE_S} s late"
 
     def synchronize(self):
         self.wait()
@@ -466,7 +476,7 @@ class SummandProcessGroup(dist.ProcessGroup):
         result = tensors if result is None else result
         copies = [_in_one_piece(tensor) for tensor in tensors]
         requests = [start(copy) for copy in copies]
-        work = _Work(device.future(tensors), result, self._kept, self._limit)
+        work = _Work(device.future(tensors), result, self._kept, self._limit, self._communicator)
         pairs = list(zip(tensors, copies)) if changes is True else (changes or [])
         self._started.put((work, requests, pairs))
         return work

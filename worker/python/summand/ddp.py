@@ -30,6 +30,7 @@ BYTES = torch.uint8  # as which what is only moved may be of any type
 WIRES = {"float32": 7, "bf16": 9, "fp16": 6}  # what float32 may be sent as
 NARROW = {9: torch.bfloat16, 6: torch.float16}
 WIRE_LEAST = 1024  # elements, as in libsummand
+LATE_TEXT_MAX = 512  # bytes, as there
 OPS = {"sum": 0, "prod": 1, "max": 2, "min": 3, "avg": 4}
 
 
@@ -63,6 +64,7 @@ _CALLS = {
     "smd_comm_set_stream": (None, [_POINTER, _POINTER]),
     "smd_comm_set_wire": (_INT, [_POINTER, _INT]),
     "smd_comm_wire": (_INT, [_POINTER]),
+    "smd_comm_late": (_INT, [_POINTER, ctypes.c_char_p, ctypes.c_size_t]),
     "smd_allreduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT]),
     "smd_allreduce_start": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _OUT]),
     "smd_reduce": (_INT, [_POINTER, _POINTER, _POINTER, ctypes.c_size_t, _INT, _INT, _INT]),
@@ -277,6 +279,12 @@ class Communicator:
     def broadcast_start(self, tensor, root):
         """The same without waiting: returns a Request."""
         return self._start(_lib().smd_broadcast_start, (self._open(), *self._buffer(tensor), root), tensor, tensor)
+
+    def late(self):
+        """Which ranks an operation in flight waits for, as servers say it of those that are 10 s late; "": none that is known."""
+        text = ctypes.create_string_buffer(LATE_TEXT_MAX)
+        _check(_lib().smd_comm_late(self._open(), text, len(text)))
+        return text.value.decode(errors="replace")
 
     def barrier(self):
         """Returns when every rank has called it."""
