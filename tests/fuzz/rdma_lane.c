@@ -254,7 +254,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	script.connects = false;
 	script.carries = false; /* what the lane writes goes nowhere, and may be told to be taken */
 	id = connect_lane(base, owner, &greeting);
-	script_tell(id, RDMA_CM_EVENT_ESTABLISHED, 0, bytes, said);
+	script_tell(id, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, bytes, said);
 	turn(base);
 	must_hold(owner->opened + owner->closed == 1);
 	if (owner->opened) {
