@@ -226,6 +226,24 @@ static void pressure_is_read(void **state)
 	assert_int_equal(smd_pressure_parse(""), 0);
 }
 
+/* Where the kernel does not count pressure: what tasks have waited for, of a processor. */
+static void so_are_delays_of_processors(void **state)
+{
+	(void)state;
+	assert_int_equal(smd_pressure_parse_delays(
+				 "version 15\n"
+				 "timestamp 4294893384\n"
+				 "cpu0 0 0 0 0 0 0 2550702170 175706895 796\n"
+				 "domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"
+				 "cpu1 0 0 0 0 0 0 1550702170 75706895 596\n"
+				 "domain0 3 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0\n"),
+		125706895);
+	assert_int_equal(smd_pressure_parse_delays("cpu0 0 0 0 0 0 0 7 11 1"), 11);
+	assert_int_equal(smd_pressure_parse_delays("cpu0 0 0 0 0\ncpu"), 0); /* cut off */
+	assert_int_equal(smd_pressure_parse_delays("version 15\n"), 0);
+	assert_int_equal(smd_pressure_parse_delays(""), 0);
+}
+
 /* Late ranks, and processors that others have, are in most of what is seen, but not in all. */
 static void the_fastest_count(void **state)
 {
@@ -299,6 +317,7 @@ int main(void)
 		cmocka_unit_test(the_first_result_says_nothing_of_the_link),
 		cmocka_unit_test(steady_links_are_believed_beside_them),
 		cmocka_unit_test(pressure_is_read),
+		cmocka_unit_test(so_are_delays_of_processors),
 		cmocka_unit_test(it_is_said_anew_after_a_while),
 		cmocka_unit_test(one_that_rests_is_waited_for),
 		cmocka_unit_test(one_with_little_to_do_is_not),
