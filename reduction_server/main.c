@@ -207,6 +207,7 @@ static void decide_speed(const struct smd_server_options *options, struct smd_se
 	if (mbps == 0) {
 		mbps = read_bandwidth(options, config, source);
 	}
+	config->guessed = mbps == 0;
 	config->bandwidth_mbps = mbps ? mbps : SMD_BANDWIDTH_DEFAULT_MBPS;
 	smd_log(SMD_LOG_INFO, "server", "bandwidth: %u Mbit/s, %s", config->bandwidth_mbps, source);
 	if (options->link.part != options->link.whole) {

@@ -212,6 +212,7 @@ static bool comm_awaits_memory(struct smd_server_comm *comm)
 	size_t needs = smd_window_buffers(comm, 1);
 	uint64_t now_ns = smd_clock_ns();
 	char text[SMD_ERROR_TEXT_MAX];
+	bool yields;
 
 	if (comm->lacks_ns == 0) { /* its ranks know then that all are there */
 		snprintf(text, sizeof(text), "group %.100s: waits for memory", comm->name);
@@ -221,11 +222,11 @@ static bool comm_awaits_memory(struct smd_server_comm *comm)
 	if (now_ns - comm->lacks_ns > LACKS_MOST_S * SMD_SECOND_NS) {
 		return false;
 	}
-	if (comm->resources->parting == 0) {
-		if (needs <= room || !smd_windows_yield(comm, needs - room)) {
-			return false;
-		}
+	yields = !comm->optional && needs > room && smd_windows_yield(comm, needs - room);
+	if (yields) {
 		smd_windows_shrink_now(comm);
+	} else if (comm->resources->parting == 0) {
+		return false;
 	}
 	comm->comms->lacks(comm->comms->owner);
 	return true;

@@ -392,7 +392,8 @@ static int peer_welcome(struct smd_peer *peer, const struct smd_handshake *hands
 
 	peer->knows_others = smd_comms_reach_all(&peer->shard->comms, handshake->hello.job);
 	frame.window = (peer->knows_others ? SMD_WELCOME_OTHERS : 0) |
-		       (welcome.spare ? SMD_WELCOME_SPARE : 0);
+		       (welcome.spare ? SMD_WELCOME_SPARE : 0) |
+		       (welcome.guessed ? SMD_WELCOME_GUESSED : 0);
 
 	welcome.proved = tokens != NULL;
 	if (tokens && smd_handshake_prove_server(handshake, &welcome,

@@ -183,6 +183,7 @@ static int server_start_shards(
 				.chunk_bytes = config->chunk_bytes ? config->chunk_bytes
 								   : SMD_CHUNK_DEFAULT,
 				.spare = config->spare,
+				.guessed = config->guessed || !config->bandwidth_mbps,
 				.weight =
 					bandwidth < config->shards
 						? 1

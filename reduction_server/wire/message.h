@@ -69,6 +69,7 @@ struct smd_welcome {
 	uint32_t chunk_bytes; /* largest chunk: a multiple of 64, at most SMD_CHUNK_LIMIT */
 	uint32_t weight;      /* Mbit/s of this shard, at least 1 */
 	bool spare; /* said by the frame's `window`: nothing is dealt to it at first (SMD_WELCOME_SPARE) */
+	bool guessed; /* so is this: nothing says how fast its link is (SMD_WELCOME_GUESSED) */
 	bool proved;          /* the server shows that it has the job's token: */
 	struct smd_proof proof;
 };
@@ -77,6 +78,7 @@ struct smd_welcome {
 /* Of WELCOME's `window`: */
 #define SMD_WELCOME_OTHERS 1u /* a rank of the job that has reached all servers is in a communicator */
 #define SMD_WELCOME_SPARE  2u /* others serve, until operations gain by this one */
+#define SMD_WELCOME_GUESSED 4u /* its weight is the default */
 
 struct smd_join {
 	uint16_t nranks;                /* 1 to SMD_NRANKS_MAX */

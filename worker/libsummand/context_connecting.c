@@ -166,15 +166,17 @@ static void context_add(void *owner, const char *address)
 	smd_reconnection_begin(context, target);
 }
 
-/* Who is absent has not said what it carries. */
+/* Who is absent has not said what it carries, and some do not know. */
 static uint32_t context_add_weights(const struct smd_context *context)
 {
+	bool known = !context->absent;
 	uint64_t mbps = 0;
 
 	for (unsigned i = 0; i < context->ninitial; i++) {
+		known &= !context->remotes.each[i]->welcome.guessed || !context->shards[i].weight;
 		mbps += context->shards[i].weight;
 	}
-	return context->absent ? 0 : mbps < UINT32_MAX ? (uint32_t)mbps : UINT32_MAX;
+	return !known ? 0 : mbps < UINT32_MAX ? (uint32_t)mbps : UINT32_MAX;
 }
 
 static void context_publish_ready(struct smd_context *context)

@@ -18,6 +18,14 @@ enum smd_fabric_news smd_fabric_in_vain(
 	return fabric->silent ? SMD_FABRIC_SILENT : SMD_FAR_END_SILENT;
 }
 
+/* What was in vain before had another reason, which has passed. */
+void smd_fabric_crosses(struct smd_fabric *fabric, struct smd_far_end *end)
+{
+	fabric->crosses = true;
+	fabric->silent = false;
+	end->vain = 0;
+}
+
 bool smd_fabric_is_silent(const struct smd_fabric *fabric, const struct smd_far_end *end)
 {
 	return fabric->silent || end->silent;

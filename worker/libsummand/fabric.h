@@ -34,6 +34,9 @@ enum smd_fabric_news { SMD_FABRIC_NO_NEWS, SMD_FAR_END_SILENT, SMD_FABRIC_SILENT
 enum smd_fabric_news smd_fabric_in_vain(
 	struct smd_fabric *fabric, struct smd_far_end *end, bool used);
 
+/* A lane to it works. */
+void smd_fabric_crosses(struct smd_fabric *fabric, struct smd_far_end *end);
+
 /* Whether a lane to it need not be tried. */
 bool smd_fabric_is_silent(const struct smd_fabric *fabric, const struct smd_far_end *end);
 

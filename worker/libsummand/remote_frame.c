@@ -157,6 +157,7 @@ static int remote_on_welcome(
 	}
 	smd_turns_pace(&remote->turns, welcome.weight);
 	welcome.spare = frame->window & SMD_WELCOME_SPARE;
+	welcome.guessed = frame->window & SMD_WELCOME_GUESSED;
 	remote->welcome = welcome;
 	remote->welcomed = true;
 	remote->others_run = frame->window & SMD_WELCOME_OTHERS;

@@ -163,7 +163,8 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 
 void smd_remote_transport_works(struct smd_remote *remote)
 {
-	remote->owner->found[remote->transport].fabric.crosses = true;
+	smd_fabric_crosses(&remote->owner->found[remote->transport].fabric,
+		&remote->target->ends[remote->transport]);
 	remote->target->made |= smd_transport_is_made(remote->lane->ops);
 }
 

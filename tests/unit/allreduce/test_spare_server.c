@@ -16,6 +16,7 @@
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "worker/libsummand/comm.h"
+#include "worker/libsummand/context.h"
 #include "worker/libsummand/tuning.h"
 
 enum { RANKS = 3, SERVERS = 3, COUNT = 30000, SOME = 12 };
@@ -232,6 +233,35 @@ static void where_all_are_spare_all_serve(void **state)
 
 #define WATCHED(test) cmocka_unit_test_setup_teardown(test, capture_set_up, capture_tear_down)
 
+/* ---- what servers carry ---- */
+
+static void what_they_carry_is_known_where_each_that_serves_knows_it(void **state)
+{
+	static const struct {
+		struct smd_server_config first;
+		struct smd_server_config second;
+		uint32_t mbps;
+	} cases[] = {
+		{{.shards = 2, .bandwidth_mbps = 400}, {.bandwidth_mbps = 100}, 500},
+		{{.shards = 1, .bandwidth_mbps = 400, .guessed = true}, {.bandwidth_mbps = 100}, 0},
+		{{.shards = 1, .bandwidth_mbps = 400}, {.bandwidth_mbps = 0}, 0},
+		{{.shards = 1, .bandwidth_mbps = 400}, {.guessed = true, .spare = true}, 400},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct smd_server_config configs[] = {cases[i].first, cases[i].second};
+		struct pool pool;
+		smd_context *context;
+
+		pool_start(&pool, "tcp", 2, configs);
+		context = pool_context(&pool, 0);
+		assert_int_equal(smd_context_server_mbps(context), cases[i].mbps);
+		smd_context_destroy(context);
+		pool_stop(&pool);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -242,6 +272,7 @@ int main(void)
 		WATCHED(one_of_them_is_drained),
 		WATCHED(one_that_was_lost_serves_when_it_is_back),
 		WATCHED(where_all_are_spare_all_serve),
+		cmocka_unit_test(what_they_carry_is_known_where_each_that_serves_knows_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -412,6 +412,35 @@ static void a_place_comes_back_when_the_card_is_through(void **state)
 	bare_shard_end(&shard);
 }
 
+/* Lanes that part may have nothing that a group lacks, and windows of its job have. */
+static void windows_give_way_meanwhile(void **state)
+{
+	struct played_lane *gone;
+	struct played_lane *one;
+	struct played_lane *two;
+
+	(void)state;
+	shard_make(16, 4);
+	one = worker_join(0, "first", 0);
+	two = worker_join(1, "first", 1);
+	worker_input(one, 0, 0, 1);
+	worker_input(two, 1, 0, 2);
+	gone = worker_join(2, "other", 0);
+	gone->later = true;
+	gone->callbacks->on_closed(gone->owner, -ECONNRESET, "gone");
+	assert_int_equal(shard.resources.short_looks, 0);
+	for (unsigned lane = 3; lane < 3 + 8; lane += 2) { /* more than there is room for */
+		static const char *const groups[] = {"second", "third", "fourth", "fifth"};
+
+		worker_join(lane, groups[lane / 2 - 1], 0);
+		worker_join(lane + 1, groups[lane / 2 - 1], 1);
+	}
+	assert_true(smd_server_comms_retry(&shard.comms));
+	assert_true(shard.resources.short_looks > 0);
+	lane_release(gone);
+	bare_shard_end(&shard);
+}
+
 /* ---- a window that is given back ---- */
 
 /* Somebody wants memory, and the communicator rests. */
@@ -480,6 +509,7 @@ int main(void)
 		cmocka_unit_test(what_is_not_given_back_is_missing),
 		cmocka_unit_test(a_place_is_its_rank_s_until_its_lane_is_closed),
 		cmocka_unit_test(a_place_comes_back_when_the_card_is_through),
+		cmocka_unit_test(windows_give_way_meanwhile),
 		cmocka_unit_test(a_window_s_places_are_its_rank_s_until_it_says_so),
 		cmocka_unit_test(what_is_granted_meanwhile_has_no_place),
 	};

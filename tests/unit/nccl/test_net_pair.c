@@ -18,6 +18,7 @@
 #include "reduction_server/transport/testing/carried.h"
 #include "reduction_server/wire/message.h"
 #include "tests/unit/nccl/net_peer.h"
+#include "worker/nccl_plugin/net/fabrics.h"
 #include "worker/nccl_plugin/net/pair.h"
 
 enum { LONG = 3 * SMD_NET_PIECE + 17 };
@@ -209,6 +210,40 @@ static void a_host_that_was_reached_is_tried_more_often(void **state)
 	peer_assert_said("over tcp, 2 lanes");
 }
 
+/* What passes is no sign of a fabric that drops everything, however often it comes. */
+static void what_is_in_vain_now_and_then_is_not_added_up(void **state)
+{
+	enum { TIMES = 12 };
+
+	(void)state;
+	setenv("SUMMAND_TRANSPORT", "either", 1);
+	for (int i = 0; i < TIMES; i++) {
+		connect_and_close();
+		peer_assert_said("over carried, 1 lane");
+		smd_carried_trials.time_out = 2;
+		connect_and_close();
+		peer_assert_said("over tcp, 2 lanes");
+		assert_int_equal(smd_carried_trials.time_out, 0);
+	}
+}
+
+/* NCCL does not always say when it ends. */
+static void silence_is_forgotten_after_a_time(void **state)
+{
+	uint64_t before = smd_net_fabrics_forget_ns;
+
+	(void)state;
+	setenv("SUMMAND_TRANSPORT", "either", 1);
+	smd_carried_trials.time_out = 2;
+	connect_and_close();
+	connect_and_close();
+	peer_assert_said("over tcp, 2 lanes");
+	smd_net_fabrics_forget_ns = 0;
+	connect_and_close();
+	peer_assert_said("over carried, 1 lane");
+	smd_net_fabrics_forget_ns = before;
+}
+
 /* Neither end does without what was asked for. */
 static void who_can_make_none_is_not_connected(void **state)
 {
@@ -310,6 +345,8 @@ int main(void)
 		TEST(connections_go_over_what_is_made),
 		TEST(what_times_out_is_tried_once_more),
 		TEST(where_nothing_comes_other_connections_are_spared),
+		TEST(what_is_in_vain_now_and_then_is_not_added_up),
+		TEST(silence_is_forgotten_after_a_time),
 		TEST(a_host_that_was_reached_is_tried_more_often),
 		TEST(who_can_make_none_is_not_connected),
 		TEST(who_does_otherwise_is_dropped),

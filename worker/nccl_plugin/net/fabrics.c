@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/queue.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/transport/address.h"
 #include "worker/libsummand/fabric.h"
 #include "worker/nccl_plugin/abi/log.h"
@@ -23,8 +24,11 @@ struct net_fabric {
 	const struct smd_nccl_device *device;
 	const struct smd_transport_ops *ops;
 	struct smd_fabric fabric;
+	uint64_t vain_ns; /* the last that was in vain */
 	LIST_HEAD(, net_host) hosts;
 };
+
+uint64_t smd_net_fabrics_forget_ns = 600 * SMD_SECOND_NS;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of all of them */
 static LIST_HEAD(, net_fabric) fabrics = LIST_HEAD_INITIALIZER(fabrics);
@@ -50,7 +54,35 @@ static struct net_fabric *fabric_get(
 	return fabric;
 }
 
-/* The same. */
+static void fabric_end(struct net_fabric *fabric)
+{
+	while (!LIST_EMPTY(&fabric->hosts)) {
+		struct net_host *host = LIST_FIRST(&fabric->hosts);
+
+		LIST_REMOVE(host, link);
+		free(host);
+	}
+	LIST_REMOVE(fabric, link);
+	free(fabric);
+}
+
+/* What was found out long ago may have been mended. */
+static void fabrics_forget(void)
+{
+	uint64_t now_ns = smd_clock_ns();
+	struct net_fabric *fabric = LIST_FIRST(&fabrics);
+
+	while (fabric) {
+		struct net_fabric *next = LIST_NEXT(fabric, link);
+
+		if (fabric->vain_ns && now_ns - fabric->vain_ns > smd_net_fabrics_forget_ns) {
+			fabric_end(fabric);
+		}
+		fabric = next;
+	}
+}
+
+/* NULL: as for a fabric. */
 static struct net_host *host_get(struct net_fabric *fabric, const struct sockaddr_storage *of)
 {
 	uint8_t address[16] = {0};
@@ -78,6 +110,7 @@ bool smd_net_fabric_is_silent(const struct smd_nccl_device *device,
 	bool silent;
 
 	pthread_mutex_lock(&lock);
+	fabrics_forget();
 	fabric = fabric_get(device, ops);
 	host = fabric ? host_get(fabric, of) : NULL;
 	silent = host && smd_fabric_is_silent(&fabric->fabric, &host->end);
@@ -95,7 +128,7 @@ void smd_net_fabric_crosses(const struct smd_nccl_device *device,
 	fabric = fabric_get(device, ops);
 	host = fabric ? host_get(fabric, of) : NULL;
 	if (host) {
-		fabric->fabric.crosses = true;
+		smd_fabric_crosses(&fabric->fabric, &host->end);
 		host->used = true;
 	}
 	pthread_mutex_unlock(&lock);
@@ -114,6 +147,7 @@ void smd_net_fabric_in_vain(const struct smd_nccl_device *device,
 	host = fabric ? host_get(fabric, of) : NULL;
 	if (host) {
 		news = smd_fabric_in_vain(&fabric->fabric, &host->end, host->used);
+		fabric->vain_ns = smd_clock_ns();
 	}
 	pthread_mutex_unlock(&lock);
 	if (news == SMD_FABRIC_SILENT) {
@@ -135,16 +169,7 @@ void smd_net_fabrics_end(void)
 {
 	pthread_mutex_lock(&lock);
 	while (!LIST_EMPTY(&fabrics)) {
-		struct net_fabric *fabric = LIST_FIRST(&fabrics);
-
-		while (!LIST_EMPTY(&fabric->hosts)) {
-			struct net_host *host = LIST_FIRST(&fabric->hosts);
-
-			LIST_REMOVE(host, link);
-			free(host);
-		}
-		LIST_REMOVE(fabric, link);
-		free(fabric);
+		fabric_end(LIST_FIRST(&fabrics));
 	}
 	pthread_mutex_unlock(&lock);
 }
