@@ -76,7 +76,7 @@ struct smd_context {
 					use */
 	bool ready;                   /* published: every shard has said WELCOME, but of `absent` */
 	bool streams;                 /* published with it: a processor moves bytes of some lane */
-	uint32_t server_mbps; /* published with it: of `shards`, together; 0: some are absent */
+	uint32_t server_mbps; /* published with it: of `shards`, together; 0: it is not known */
 	int err;                      /* published: -errno once the context is of no use */
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "reduction_server/transport/address.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/context_failure.h"
 #include "worker/libsummand/remote_pair.h"
@@ -166,15 +167,25 @@ static void context_add(void *owner, const char *address)
 	smd_reconnection_begin(context, target);
 }
 
+/* Lanes that leave by one card reach one of a server's addresses, and it says what all carry. */
+static unsigned rails_of(const struct smd_context *context, const struct smd_target *target)
+{
+	unsigned addresses = smd_addresses_count(target->address);
+
+	return *context->remote_owner.origin.interface && addresses ? addresses : 1;
+}
+
 /* Who is absent has not said what it carries, and some do not know. */
 static uint32_t context_add_weights(const struct smd_context *context)
 {
 	bool known = !context->absent;
-	uint64_t mbps = 0;
+	double mbps = 0;
 
 	for (unsigned i = 0; i < context->ninitial; i++) {
-		known &= !context->remotes.each[i]->welcome.guessed || !context->shards[i].weight;
-		mbps += context->shards[i].weight;
+		const struct smd_remote *remote = context->remotes.each[i];
+
+		known &= !remote->welcome.guessed || !context->shards[i].weight;
+		mbps += (double)context->shards[i].weight / rails_of(context, remote->target);
 	}
 	return !known ? 0 : mbps < UINT32_MAX ? (uint32_t)mbps : UINT32_MAX;
 }

@@ -35,7 +35,7 @@ static struct smd_tuner *open_tuner(size_t nranks, size_t nnodes, unsigned nserv
 }
 
 /* Whether an all-reduce goes through the servers, by costs of links of 100 Gbit/s. */
-static bool goes_through(const struct smd_tuner *tuner, double nranks, size_t bytes)
+static bool goes_through(struct smd_tuner *tuner, double nranks, size_t bytes)
 {
 	double link_us = (double)bytes * 8 / 100000;
 	costs table;
@@ -141,7 +141,9 @@ static void it_stays_while_anybody_has_it(void **state)
 	assert_int_equal(smd_capacity_mbps(yours), 400000);
 	smd_capacity_put(yours);
 	settle(0, &mine);
-	assert_int_equal(smd_capacity_vote(mine, 100000), 0); /* settled, too */
+	assert_int_equal(smd_capacity_vote(mine, 100000), SMD_CAPACITY_NONE); /* settled, too */
+	assert_int_equal(smd_capacity_settle(mine, SMD_CAPACITY_NONE, &error), 0);
+	assert_int_equal(smd_capacity_settle(mine, 100000, &error), -EINVAL);
 	assert_int_equal(smd_capacity_mbps(others), 0);
 	smd_capacity_put(mine);
 	smd_capacity_put(others);

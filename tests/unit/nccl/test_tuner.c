@@ -13,12 +13,12 @@
 
 #include "tests/unit/nccl/tuner_tables.h"
 
-/* What NCCL would have without NVLS: network latencies, and no CollNet but with the simple
- * protocol. */
+/* What NCCL would have without switches between GPUs: network latencies, and no CollNet but with the
+ * simple protocol. */
 static const costs of_nccl = {
 	{20, 30, 40},
 	{25, 35, 45},
-	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 60},
+	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
 	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, 50},
 	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
 	{NCCL_COST_IGNORE, NCCL_COST_IGNORE, NCCL_COST_IGNORE},
@@ -31,6 +31,14 @@ static bool is_through_collnet(int algorithm)
 	       algorithm == NCCL_ALGO_NVLS;
 }
 
+/* A chain is taken out then, whatever is chosen. */
+static bool has_switches(const costs table)
+{
+	return table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] >= 0 ||
+	       table[NCCL_ALGO_NVLS][NCCL_PROTO_SIMPLE] >= 0 ||
+	       table[NCCL_ALGO_NVLS_TREE][NCCL_PROTO_SIMPLE] >= 0;
+}
+
 /*
  * Which algorithm has become the cheapest; nothing else may have changed then. SHUT: every way
  * through CollNet has been taken out, and nothing else. -1: nothing has changed.
@@ -41,7 +49,8 @@ static int changed(const costs before, const costs after)
 
 	for (int a = 0; a < ALGORITHMS; a++) {
 		for (int p = 0; p < PROTOCOLS; p++) {
-			if (before[a][p] == after[a][p]) {
+			if (before[a][p] == after[a][p] ||
+				(a == NCCL_ALGO_COLLNET_CHAIN && has_switches(before))) {
 				continue;
 			}
 			assert_int_equal(p, NCCL_PROTO_SIMPLE);
@@ -130,11 +139,38 @@ static void the_chain_is_not_taken_where_there_is_nvls(void **state)
 
 			memcpy(table, of_nccl, sizeof(table));
 			table[of_nvls[i]][NCCL_PROTO_SIMPLE] = 1000;
+			table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = 60;
 			ask(version, ctx, NCCL_FUNC_ALLREDUCE, MIB, table);
 			assert_true(table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] ==
 				    NCCL_COST_IGNORE);
 			assert_true(table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] == 0);
 		}
+		close_tuner(version, ctx);
+	}
+}
+
+/* NVLS sums no averages of floats, but its heads are there: as CollNetDirect says, which needs the same switches, or an
+ * operation before. */
+static void nor_for_what_nvls_cannot_sum(void **state)
+{
+	(void)state;
+	for (int version = 3; version <= 5; version++) {
+		void *ctx = open_tuner(version, 4);
+		costs table;
+
+		memcpy(table, of_nccl, sizeof(table)); /* NVLS has no cost */
+		table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = 10000;
+		ask(version, ctx, NCCL_FUNC_ALLREDUCE, MIB, table);
+		assert_true(table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] == NCCL_COST_IGNORE);
+		assert_true(table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] == 0);
+		memcpy(table, of_nccl, sizeof(table));
+		table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
+		table[NCCL_ALGO_NVLS_TREE][NCCL_PROTO_SIMPLE] = 1000;
+		ask(version, ctx, NCCL_FUNC_ALLREDUCE, MIB, table);
+		memcpy(table, of_nccl, sizeof(table));
+		table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] = NCCL_COST_IGNORE;
+		ask(version, ctx, NCCL_FUNC_ALLREDUCE, MIB, table);
+		assert_true(table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE] == NCCL_COST_IGNORE);
 		close_tuner(version, ctx);
 	}
 }
@@ -417,6 +453,7 @@ int main(void)
 		cmocka_unit_test_setup(the_size_is_the_users, variables_of_a_job),
 		cmocka_unit_test_setup(
 			the_chain_is_not_taken_where_there_is_nvls, variables_of_a_job),
+		cmocka_unit_test_setup(nor_for_what_nvls_cannot_sum, variables_of_a_job),
 		cmocka_unit_test_setup(
 			without_a_size_what_nccl_expects_decides, variables_of_a_job),
 		cmocka_unit_test_setup(

@@ -2,6 +2,7 @@
  * Node 0 collects a ballot from every other node and answers each with the verdict; the others send
  * one and wait for the answer.
  */
+#include "worker/nccl_plugin/collnet/capacity.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
 
 #include <errno.h>
@@ -266,15 +267,17 @@ static void verdict_no(struct smd_agreement *agreement, int err, unsigned node, 
 	}
 }
 
-/* Who does not know what servers carry, since it has not reached all, takes what the others know.
- */
+/* Who does not know what servers carry, since it has not reached all, takes what the others know; but
+ * where it is settled that nobody knows, nobody does. */
 static void node_counts_servers(struct smd_agreement *agreement, const struct smd_ballot *vote)
 {
 	struct smd_ballot *verdict = &agreement->verdict;
 	char text[SMD_BALLOT_TEXT_BYTES];
 
-	if (vote->server_mbps && verdict->server_mbps &&
-		vote->server_mbps != verdict->server_mbps) {
+	if (vote->server_mbps == SMD_CAPACITY_NONE || verdict->server_mbps == SMD_CAPACITY_NONE) {
+		verdict->server_mbps = SMD_CAPACITY_NONE;
+	} else if (vote->server_mbps && verdict->server_mbps &&
+		   vote->server_mbps != verdict->server_mbps) {
 		snprintf(text, sizeof(text),
 			"its reduction servers must carry the others' %u Mbit/s, got %u; " SMD_TUNER_LINKS
 			" may say it instead",

@@ -88,7 +88,7 @@ uint32_t smd_capacity_vote(struct smd_capacity *capacity, uint32_t declared)
 	uint32_t mbps;
 
 	pthread_mutex_lock(&lock);
-	mbps = capacity->settled ? capacity->mbps : declared;
+	mbps = !capacity->settled ? declared : capacity->mbps ? capacity->mbps : SMD_CAPACITY_NONE;
 	pthread_mutex_unlock(&lock);
 	return mbps;
 }
@@ -97,6 +97,7 @@ int smd_capacity_settle(struct smd_capacity *capacity, uint32_t mbps, struct smd
 {
 	uint32_t settled;
 
+	mbps = mbps == SMD_CAPACITY_NONE ? 0 : mbps;
 	pthread_mutex_lock(&lock);
 	if (!capacity->settled) {
 		capacity->settled = true;

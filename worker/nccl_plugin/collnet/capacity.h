@@ -17,6 +17,8 @@
 
 struct smd_capacity;
 
+#define SMD_CAPACITY_NONE UINT32_MAX
+
 /* The servers of a job, as a number. */
 uint64_t smd_capacity_servers(const struct smd_config *config);
 
@@ -28,10 +30,10 @@ void smd_capacity_put(struct smd_capacity *capacity);
 uint32_t smd_capacity_mbps(struct smd_capacity *capacity);
 
 /* What this node is to vote, whose servers say `declared` (0: it has not reached them all): that,
- * unless it is settled. */
+ * unless it is settled. SMD_CAPACITY_NONE: it is settled that nobody knows, which the others take. */
 uint32_t smd_capacity_vote(struct smd_capacity *capacity, uint32_t declared);
 
-/* The nodes of a communicator have agreed on it, 0 where none knows. 0, or -EINVAL with a text:
+/* The nodes of a communicator have agreed on it, 0 or NONE where none knows or may. 0, or -EINVAL with a text:
  * something else is settled here. */
 int smd_capacity_settle(struct smd_capacity *capacity, uint32_t mbps, struct smd_error *error);
 

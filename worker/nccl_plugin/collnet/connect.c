@@ -14,6 +14,7 @@
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
 #include "worker/nccl_plugin/collnet/capacity.h"
+#include "worker/nccl_plugin/collnet/local_ranks.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/comm.h"
 #include "worker/nccl_plugin/collnet/loops.h"
@@ -107,14 +108,20 @@ static unsigned part_of(unsigned seconds, unsigned eighths)
 	return part ? part : 1;
 }
 
-/* What this node is to say that servers carry; 0: it does not know. */
+/* What this node is to say that servers carry; 0: it does not know. Where a host has several ranks
+ * they may be in as many communicators, which use the servers together. */
 static uint32_t coll_server_mbps(const struct smd_coll *coll)
 {
-	return coll->capacity && coll->loops.held
-		       ? smd_capacity_vote(coll->capacity,
-				 smd_context_server_mbps(smd_shared_context_get_context(
-					 coll->loops.each[0].shared)))
-		       : 0;
+	struct smd_local_ranks ranks;
+	uint32_t declared;
+
+	if (!coll->capacity || !coll->loops.held) {
+		return 0;
+	}
+	smd_local_ranks_find(&ranks);
+	declared = smd_context_server_mbps(
+		smd_shared_context_get_context(coll->loops.each[0].shared));
+	return smd_capacity_vote(coll->capacity, ranks.count == 1 ? declared : 0);
 }
 
 /* The outcome is the same on all nodes; see specs/design/collnet.md for the times. */

@@ -24,6 +24,8 @@ struct smd_tuner {
 	double links; /* of a node's speed, that the servers have together, */
 	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
 	bool costs;                    /* whether NCCL shows them */
+	bool heads;                    /* NVLS has some, so a chain may have none */
+	bool told_servers;             /* what they say has been said */
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -263,16 +265,17 @@ static float *cost_of(float *costs, int nprotocols, int algorithm, int protocol)
 
 /*
  * From 2.28.3 to 2.30.4 NCCL may take a chain where NVLS has been set up, whose heads are others:
- * the chain has no resources then (its change d6f72afe mends that).
+ * the chain has no resources then (its change d6f72afe mends that). NVLS has a cost only for what it can
+ * sum, which a float's average, for one, is not. CollNetDirect needs the same switches, and has one for all.
  */
-static void take_out_chain(float *costs, int nalgorithms, int nprotocols)
+static void take_out_chain(struct smd_tuner *tuner, float *costs, int nalgorithms, int nprotocols)
 {
-	bool nvls = false;
+	bool direct = *cost_of(costs, nprotocols, NCCL_ALGO_COLLNET_DIRECT, NCCL_PROTO_SIMPLE) >= 0;
 
 	for (int a = NCCL_ALGO_NVLS; a <= NCCL_ALGO_NVLS_TREE && a < nalgorithms; a++) {
-		nvls |= *cost_of(costs, nprotocols, a, NCCL_PROTO_SIMPLE) >= 0;
+		tuner->heads |= *cost_of(costs, nprotocols, a, NCCL_PROTO_SIMPLE) >= 0;
 	}
-	if (nvls) {
+	if (direct || tuner->heads) {
 		*cost_of(costs, nprotocols, NCCL_ALGO_COLLNET_CHAIN, NCCL_PROTO_SIMPLE) =
 			NCCL_COST_IGNORE;
 	}
@@ -347,15 +350,38 @@ static void take_no_way(float *costs, int nalgorithms, int nprotocols)
 	}
 }
 
+/* What they say is known when NCCL asks for the first time, and what a node's link carries only then. */
+static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, int nprotocols)
+{
+	double link = link_us(tuner, costs, nprotocols);
+	char line[sizeof(told)];
+
+	if (tuner->told_servers || !tuner->capacity || tuner->nnodes <= 2 || link <= 0) {
+		return;
+	}
+	tuner->told_servers = true;
+	if (can_win(tuner, crossings_in(tuner, bytes, link))) {
+		return;
+	}
+	snprintf(line, sizeof(line),
+		"tuner: every choice is NCCL's: servers that carry %u Mbit/s cannot be faster for "
+		"%.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
+		smd_capacity_mbps(tuner->capacity), tuner->nnodes);
+	if (is_news(line)) {
+		smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
+	}
+}
+
 /* What NCCL cannot use or may not, by NCCL_ALGO for one, has no cost. */
-void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
+void smd_tuner_weigh(struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols)
 {
 	if (!tuner || function != NCCL_FUNC_ALLREDUCE || nprotocols <= NCCL_PROTO_SIMPLE ||
 		nalgorithms <= NCCL_ALGO_COLLNET_CHAIN) {
 		return;
 	}
-	take_out_chain(costs, nalgorithms, nprotocols);
+	take_out_chain(tuner, costs, nalgorithms, nprotocols);
+	tell_servers(tuner, costs, bytes, nprotocols);
 	if (pays(tuner, bytes, costs, nalgorithms, nprotocols)) {
 		take_cheapest_way(costs, nalgorithms, nprotocols);
 	} else {

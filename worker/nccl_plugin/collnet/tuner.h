@@ -55,9 +55,10 @@ void smd_tuner_close(struct smd_tuner *tuner);
 
 /*
  * For an all-reduce: gives one way through CollNet the least of the costs[nalgorithms][nprotocols],
- * or takes all of these ways out, if anything else is left. NCCL takes the least.
+ * or takes all of these ways out, if anything else is left. NCCL takes the least. All ranks of a
+ * communicator ask in the same order.
  */
-void smd_tuner_weigh(const struct smd_tuner *tuner, int function, size_t bytes, float *costs,
+void smd_tuner_weigh(struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols);
 
 /*
