@@ -163,8 +163,12 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 
 void smd_remote_transport_works(struct smd_remote *remote)
 {
-	remote->owner->found[remote->transport].fabric.crosses = true;
-	remote->target->made |= smd_transport_is_made(remote->lane->ops);
+	struct smd_found *found = &remote->owner->found[remote->transport];
+	bool made = smd_transport_is_made(remote->lane->ops);
+
+	found->fabric.crosses = true;
+	found->had |= made;
+	remote->target->made |= made;
 }
 
 void smd_remote_transport_returns(struct smd_target *target)
