@@ -202,32 +202,19 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 static int lane_choose_source(struct rdma_lane *lane, const struct sockaddr *server,
 	struct sockaddr_storage *out, struct smd_error *error)
 {
-	static const uint8_t none[16];
-	const char *devices = lane->loop->settings.devices;
-	struct smd_rdma_offer there = {.ethernet = true};
-	struct smd_rdma_wish wish = {
-		.devices = devices, .other = &there, .turn = lane->loop->turn++};
+	uint8_t address[16] = {0};
+	const struct smd_rdma_wish wish = {.devices = lane->loop->settings.devices,
+		.server = address,
+		.turn = lane->loop->turn++};
 	struct smd_verbs_port port;
-	struct smd_error why = {""};
 	int ret;
 
-	smd_address_bytes(server, there.gid);
-	ret = smd_rdma_listing_choose(lane->loop, &wish, &port, &why);
-	if (ret == -ENETUNREACH) { /* none of RoCE */
-		wish.other = NULL;
-		why = (struct smd_error){""};
-		ret = smd_rdma_listing_choose(lane->loop, &wish, &port, &why);
+	smd_address_bytes(server, address);
+	ret = smd_rdma_listing_choose(lane->loop, &wish, &port, error);
+	if (ret == 0) {
+		smd_address_of_bytes(smd_rdma_port_address(&port), out);
 	}
-	if (ret) {
-		return smd_error_set(error, -ret, "%s", why.text);
-	}
-	smd_address_of_bytes(port.ethernet ? port.gid : port.address, out);
-	return port.ethernet || memcmp(port.address, none, sizeof(none)) != 0
-		       ? 0
-		       : smd_error_set(error, ENETUNREACH,
-				 "SUMMAND_RDMA_DEVICE: must name a port that has an IP address, "
-				 "got \"%.100s\"",
-				 devices);
+	return ret;
 }
 
 /* By the origin, which its owner has chosen; else by the devices that the user has named; else by
