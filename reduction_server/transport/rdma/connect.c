@@ -309,11 +309,21 @@ static int lane_accept(struct rdma_lane *lane, struct smd_error *error)
 	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
 	int ret;
 
+	if (lane->patience) {
+		event_del(lane->patience);
+	}
+	lane->lane.opening = false;
 	smd_rdma_lane_open(lane);
 	lane_greet(lane, greeting);
 	ret = smd_verbs_accept(
 		lane->id, lane->pair.qp, greeting, sizeof(greeting), lane->loop->settings.patience);
 	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;
+}
+
+static void lane_cannot_accept(struct rdma_lane *lane, int err, const char *text)
+{
+	lane_tell_unaccepted(lane, text);
+	smd_rdma_lane_end(lane, err, text);
 }
 
 static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
@@ -325,19 +335,44 @@ static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
 		text = error.text;
 	}
 	if (ret) {
-		lane_tell_unaccepted(lane, text);
-		smd_rdma_lane_end(lane, ret, text);
+		lane_cannot_accept(lane, ret, text);
 	}
 }
 
 static void lane_on_made(struct rdma_lane *lane, int ret, const char *text)
 {
 	if (ret) {
-		lane_tell_unaccepted(lane, text);
-		smd_rdma_lane_end(lane, ret, text);
+		lane_cannot_accept(lane, ret, text);
 	} else {
 		smd_rdma_lane_join_pair_later(lane, lane_on_joined);
 	}
+}
+
+static void lane_on_making_time(evutil_socket_t fd, short what, void *arg)
+{
+	struct rdma_lane *lane = arg;
+	struct smd_error error = {""};
+	int ret = smd_rdma_lane_check_making(lane, &error);
+
+	(void)fd;
+	(void)what;
+	if (ret) {
+		lane_cannot_accept(lane, ret, error.text);
+	}
+}
+
+static int lane_begin_accepting_later(
+	struct rdma_lane *lane, struct ibv_context *context, struct smd_error *error)
+{
+	uint64_t patience_ns = lane->loop->settings.connect_s * SMD_SECOND_NS;
+
+	lane->patience = evtimer_new(lane->loop->base, lane_on_making_time, lane);
+	if (!lane->patience || smd_rdma_lane_be_patient(lane, patience_ns)) {
+		return smd_error_set(error, ENOMEM, "rdma: out of memory");
+	}
+	lane->lane.opening = true;
+	return smd_rdma_lane_make_pair_later(
+		lane, context, lane->id->port_num, lane_on_made, error);
 }
 
 /* The lane goes to that loop, and is made and accepts: of a shard's when its maker is through. */
@@ -366,8 +401,7 @@ static int lane_begin_accepting(
 		return ret;
 	}
 	if (lane->later) {
-		return smd_rdma_lane_make_pair_later(
-			lane, context, lane->id->port_num, lane_on_made, error);
+		return lane_begin_accepting_later(lane, context, error);
 	}
 	ret = smd_rdma_lane_make_pair(lane, context, lane->id->port_num, error);
 	if (ret == 0) {
