@@ -225,7 +225,7 @@ static const char *greeting_lacks(const struct smd_greeting *greeting)
 	case AWAITS_HELLO:
 		break;
 	}
-	return "it has not said HELLO";
+	return greeting->lane->opening ? "it is still being made" : "it has not said HELLO";
 }
 
 /* Closes the eldest of too many, to which the new one does not belong yet. */
@@ -287,6 +287,9 @@ void smd_greeter_check(struct smd_greeter *greeter)
 	while (greeting) {
 		struct smd_greeting *next = LIST_NEXT(greeting, link);
 
+		if (greeting->lane->opening) { /* for which its transport has its own patience */
+			greeting->since_ns = now_ns;
+		}
 		if (now_ns - greeting->since_ns > greeter->patience_s * SMD_SECOND_NS) {
 			if (greeting->state != REFUSED) {
 				smd_log_peer(SMD_LOG_WARN, greeter->name, greeting->host,

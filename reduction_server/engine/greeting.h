@@ -27,7 +27,8 @@ struct smd_greeter {
 	const struct smd_tokens *tokens; /* what workers must have; NULL: nothing */
 	unsigned nshards;                /* that there are */
 	int shard;                       /* whose loop this is; SMD_SHARD_UNKNOWN: none's */
-	unsigned patience_s;             /* a lane that is not through by then is closed */
+	unsigned patience_s;             /* a lane that is not through so long after it has
+					    opened is closed */
 	unsigned most;                   /* lanes that are not through, a quarter of them of one
 					    address; 0: SMD_GREETINGS_DEFAULT */
 	/* Takes the lane, detached, from inside its on_frame(); on -errno it is closed. */

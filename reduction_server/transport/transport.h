@@ -252,8 +252,8 @@ struct smd_transport_ops {
 		struct smd_error *error);
 
 	/* Gives an accepted or detached lane to a loop; call it on that loop's thread. 0 or -errno.
-	 * One that was accepted may still have to be made: what is sent waits for that, and
-	 * on_closed() says that it cannot be.
+	 * One that was accepted may still have to be made (lane->opening): what is sent waits for
+	 * that, and on_closed() says that it cannot be, or is not in time.
 	 */
 	int (*attach)(struct smd_lane *lane, struct event_base *base,
 		const struct smd_lane_callbacks *callbacks, void *owner);
@@ -404,6 +404,7 @@ struct smd_lane {
 	const struct smd_transport_ops *ops;
 	struct smd_lane_counts counts;
 	uint64_t heard_ns; /* when something of these was received last; 0: nothing was yet */
+	bool opening;      /* it was accepted and attached, and is still being made: nothing comes yet */
 	unsigned controls; /* control frames that have not left */
 	bool parts; /* the last ones say why it will be closed: the other end has about a second to
 		       read them, where that needs care */

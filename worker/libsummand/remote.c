@@ -180,13 +180,14 @@ static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 }
 
 /* How long a lane may take to connect before something else is tried; 0: that is its transport's to
- * say. One that says so in seconds leaves half of the time to the next, however little that is. */
+ * say. One that says so in seconds leaves half of the time to the next, however little that is; where
+ * a server is there again each has its own time (reconnection.c). */
 static unsigned remote_patience_ms(const struct smd_remote *remote)
 {
 	const struct smd_transport_ops *ops = remote->lane->ops;
 
 	if (ops->times_out) {
-		return remote->owner->connect_s * 500;
+		return remote->target->reconnection.under_way ? 0 : remote->owner->connect_s * 500;
 	}
 	return ops->names || !remote->rail[0]   ? 0
 	       : remote->owner->config->encrypt ? RAIL_TLS_S * 1000

@@ -121,8 +121,8 @@ struct smd_remote_owner {
 	struct smd_found found[SMD_TRANSPORTS_MAX]; /* of each of the config's transports */
 	struct smd_progress *progress;
 	struct smd_origin origin;   /* of the lanes, where it reaches their servers */
-	uint64_t deadline_ns;       /* to connect, */
-	unsigned connect_s;         /* which is so long after it began */
+	uint64_t deadline_ns;       /* to connect at first, or to wake, */
+	unsigned connect_s;         /* which is so long after that began */
 	bool failed;                /* a lane that is lost is not tried again */
 	unsigned npairing;          /* remotes whose turn it is to pair, */
 	LIST_HEAD(, smd_remote) pairing; /* these */

@@ -163,9 +163,12 @@ static void remote_spare_others(struct smd_remote *remote, unsigned next, const 
 
 void smd_remote_transport_works(struct smd_remote *remote)
 {
-	smd_fabric_crosses(&remote->owner->found[remote->transport].fabric,
-		&remote->target->ends[remote->transport]);
-	remote->target->made |= smd_transport_is_made(remote->lane->ops);
+	struct smd_found *found = &remote->owner->found[remote->transport];
+	bool made = smd_transport_is_made(remote->lane->ops);
+
+	smd_fabric_crosses(&found->fabric, &remote->target->ends[remote->transport]);
+	found->had |= made;
+	remote->target->made |= made;
 }
 
 void smd_remote_transport_returns(struct smd_target *target)

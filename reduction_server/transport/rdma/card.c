@@ -333,6 +333,12 @@ static int card_explain(
 		warn_of_devices(loop, error);
 		return ret;
 	}
+	if (wish->server) {
+		return smd_error_set(error, ENETUNREACH,
+			"SUMMAND_RDMA_DEVICE: must name a port that has an IP address of the "
+			"server's version, got \"%.100s\"",
+			wish->devices);
+	}
 	if (wish->devices && *wish->devices) {
 		return smd_error_set(error, ENETUNREACH,
 			"SUMMAND_RDMA_DEVICE: must name a port that is up and of the other end's "

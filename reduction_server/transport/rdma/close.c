@@ -215,6 +215,12 @@ static const struct rdma_pair_ops gone_pair = {
 	.fail = gone_fail,
 };
 
+static void gone_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
+{
+	(void)endpoint;
+	(void)event;
+}
+
 static struct rdma_lane *lane_of_job(struct rdma_job *job)
 {
 	return (struct rdma_lane *)((char *)job - offsetof(struct rdma_lane, making.job));
@@ -261,6 +267,7 @@ static bool lane_is_taken_back_later(struct rdma_lane *lane)
 		return false;
 	}
 	lane->pair.ops = &gone_pair;
+	lane->endpoint.on_event = gone_on_event;
 	if (lane->paired && !lane->released && !lane_is_alone(lane)) {
 		lane_become_alone(lane);
 	}

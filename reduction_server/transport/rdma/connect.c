@@ -147,6 +147,12 @@ static void lane_on_unreachable(struct rdma_lane *lane)
 	}
 }
 
+/* An answer that was lost may come when it is asked for again. */
+static int unreachable(const struct smd_verbs_event *event)
+{
+	return event->status == -ETIMEDOUT ? -ETIMEDOUT : -EHOSTUNREACH;
+}
+
 static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
 {
 	static const char removed[] = "the RDMA device was removed";
@@ -167,10 +173,10 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 		lane_on_response(lane, event);
 		break;
 	case RDMA_CM_EVENT_ADDR_ERROR:
-		lane_cannot(lane, -EHOSTUNREACH, "no RDMA device leads to the address");
+		lane_cannot(lane, unreachable(event), "no RDMA device leads to the address");
 		break;
 	case RDMA_CM_EVENT_ROUTE_ERROR:
-		lane_cannot(lane, -EHOSTUNREACH, "no route");
+		lane_cannot(lane, unreachable(event), "no route");
 		break;
 	case RDMA_CM_EVENT_UNREACHABLE:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -202,32 +208,19 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 static int lane_choose_source(struct rdma_lane *lane, const struct sockaddr *server,
 	struct sockaddr_storage *out, struct smd_error *error)
 {
-	static const uint8_t none[16];
-	const char *devices = lane->loop->settings.devices;
-	struct smd_rdma_offer there = {.ethernet = true};
-	struct smd_rdma_wish wish = {
-		.devices = devices, .other = &there, .turn = lane->loop->turn++};
+	uint8_t address[16] = {0};
+	const struct smd_rdma_wish wish = {.devices = lane->loop->settings.devices,
+		.server = address,
+		.turn = lane->loop->turn++};
 	struct smd_verbs_port port;
-	struct smd_error why = {""};
 	int ret;
 
-	smd_address_bytes(server, there.gid);
-	ret = smd_rdma_listing_choose(lane->loop, &wish, &port, &why);
-	if (ret == -ENETUNREACH) { /* none of RoCE */
-		wish.other = NULL;
-		why = (struct smd_error){""};
-		ret = smd_rdma_listing_choose(lane->loop, &wish, &port, &why);
+	smd_address_bytes(server, address);
+	ret = smd_rdma_listing_choose(lane->loop, &wish, &port, error);
+	if (ret == 0) {
+		smd_address_of_bytes(smd_rdma_port_address(&port), out);
 	}
-	if (ret) {
-		return smd_error_set(error, -ret, "%s", why.text);
-	}
-	smd_address_of_bytes(port.ethernet ? port.gid : port.address, out);
-	return port.ethernet || memcmp(port.address, none, sizeof(none)) != 0
-		       ? 0
-		       : smd_error_set(error, ENETUNREACH,
-				 "SUMMAND_RDMA_DEVICE: must name a port that has an IP address, "
-				 "got \"%.100s\"",
-				 devices);
+	return ret;
 }
 
 /* By the origin, which its owner has chosen; else by the devices that the user has named; else by
@@ -322,11 +315,21 @@ static int lane_accept(struct rdma_lane *lane, struct smd_error *error)
 	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
 	int ret;
 
+	if (lane->patience) {
+		event_del(lane->patience);
+	}
+	lane->lane.opening = false;
 	smd_rdma_lane_open(lane);
 	lane_greet(lane, greeting);
 	ret = smd_verbs_accept(
 		lane->id, lane->pair.qp, greeting, sizeof(greeting), lane->loop->settings.patience);
 	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;
+}
+
+static void lane_cannot_accept(struct rdma_lane *lane, int err, const char *text)
+{
+	lane_tell_unaccepted(lane, text);
+	smd_rdma_lane_end(lane, err, text);
 }
 
 static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
@@ -338,19 +341,44 @@ static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
 		text = error.text;
 	}
 	if (ret) {
-		lane_tell_unaccepted(lane, text);
-		smd_rdma_lane_end(lane, ret, text);
+		lane_cannot_accept(lane, ret, text);
 	}
 }
 
 static void lane_on_made(struct rdma_lane *lane, int ret, const char *text)
 {
 	if (ret) {
-		lane_tell_unaccepted(lane, text);
-		smd_rdma_lane_end(lane, ret, text);
+		lane_cannot_accept(lane, ret, text);
 	} else {
 		smd_rdma_lane_join_pair_later(lane, lane_on_joined);
 	}
+}
+
+static void lane_on_making_time(evutil_socket_t fd, short what, void *arg)
+{
+	struct rdma_lane *lane = arg;
+	struct smd_error error = {""};
+	int ret = smd_rdma_lane_check_making(lane, &error);
+
+	(void)fd;
+	(void)what;
+	if (ret) {
+		lane_cannot_accept(lane, ret, error.text);
+	}
+}
+
+static int lane_begin_accepting_later(
+	struct rdma_lane *lane, struct ibv_context *context, struct smd_error *error)
+{
+	uint64_t patience_ns = lane->loop->settings.connect_s * SMD_SECOND_NS;
+
+	lane->patience = evtimer_new(lane->loop->base, lane_on_making_time, lane);
+	if (!lane->patience || smd_rdma_lane_be_patient(lane, patience_ns)) {
+		return smd_error_set(error, ENOMEM, "rdma: out of memory");
+	}
+	lane->lane.opening = true;
+	return smd_rdma_lane_make_pair_later(
+		lane, context, lane->id->port_num, lane_on_made, error);
 }
 
 /* The lane goes to that loop, and is made and accepts: of a shard's when its maker is through. */
@@ -379,8 +407,7 @@ static int lane_begin_accepting(
 		return ret;
 	}
 	if (lane->later) {
-		return smd_rdma_lane_make_pair_later(
-			lane, context, lane->id->port_num, lane_on_made, error);
+		return lane_begin_accepting_later(lane, context, error);
 	}
 	ret = smd_rdma_lane_make_pair(lane, context, lane->id->port_num, error);
 	if (ret == 0) {

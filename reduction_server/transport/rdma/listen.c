@@ -3,7 +3,6 @@
 #include <event2/event.h>
 #include <netdb.h>
 #include <netinet/in.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,18 +148,6 @@ static void listener_on_again(evutil_socket_t fd, short what, void *arg)
 	smd_log(SMD_LOG_INFO, "rdma", "%s: listens over RDMA again", listener->address);
 }
 
-/* Once. Who connects heeds them. */
-static void warn_of_devices(const struct smd_rdma_settings *settings)
-{
-	static atomic_flag warned = ATOMIC_FLAG_INIT;
-
-	if (settings->by_manager && settings->devices[0] && !atomic_flag_test_and_set(&warned)) {
-		smd_log(SMD_LOG_WARN, "rdma",
-			"SUMMAND_RDMA_CONNECT: must be tcp for SUMMAND_RDMA_DEVICE to be heeded by "
-			"who listens, got \"cm\"");
-	}
-}
-
 static void listener_free(struct rdma_listener *listener)
 {
 	if (listener->id) {
@@ -190,7 +177,6 @@ int smd_rdma_listen(struct event_base *base, const char *address, smd_accept *on
 	listener->owner = owner;
 	ret = smd_rdma_loop_get(base, &listener->loop, error);
 	if (ret == 0) {
-		warn_of_devices(&listener->loop->settings);
 		ret = smd_rdma_loop_open_channel(listener->loop, error);
 	}
 	if (ret == 0) {

@@ -116,20 +116,6 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 
 /* ---- offers ---- */
 
-/* So long from now on. 0 or -1. */
-static int lane_be_patient(struct rdma_lane *lane, uint64_t ns)
-{
-	const struct timeval patience = {
-		(time_t)(ns / SMD_SECOND_NS), (suseconds_t)(ns % SMD_SECOND_NS / 1000)};
-
-	return evtimer_add(lane->patience, &patience);
-}
-
-static unsigned lane_making_s(const struct rdma_lane *lane)
-{
-	return lane->loop->settings.connect_s;
-}
-
 /* With the other end. Who answers gives up first, knows why, and tries again; else all that it
  * heard would be that the carrier has ended. */
 static unsigned lane_patience_s(const struct rdma_lane *lane)
@@ -142,44 +128,22 @@ static uint64_t lane_patience_ns(const struct rdma_lane *lane)
 	return lane_patience_s(lane) * SMD_SECOND_NS;
 }
 
-/* What is with the maker is timed from when the maker has taken it up: others may be before it, and
- * with hundreds of workers are. But where the driver does not come back from one of those, nobody
- * waits longer for that. 0: it has had its time. */
-static uint64_t lane_time_left(const struct rdma_lane *lane)
-{
-	uint64_t taken_ns = atomic_load(&lane->making.job.taken_ns);
-	uint64_t now_ns = smd_clock_ns();
-	uint64_t until_ns;
-
-	if (!lane->making.under_way) {
-		return 0;
-	}
-	if (taken_ns == 0) {
-		taken_ns = smd_rdma_maker_busy_since(lane->loop->maker);
-	}
-	until_ns = (taken_ns ? taken_ns : now_ns) + lane_making_s(lane) * SMD_SECOND_NS;
-	return until_ns > now_ns ? until_ns - now_ns : 0;
-}
-
 static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 {
 	struct rdma_lane *lane = arg;
-	const unsigned patience_s =
-		lane->making.under_way ? lane_making_s(lane) : lane_patience_s(lane);
-	uint64_t left_ns = lane_time_left(lane);
+	const unsigned patience_s = lane_patience_s(lane);
+	struct smd_error error = {""};
 	char text[160];
 
 	(void)fd;
 	(void)what;
-	if (left_ns) {
-		lane_be_patient(lane, left_ns);
+	if (lane->making.under_way) {
+		if (smd_rdma_lane_check_making(lane, &error)) {
+			smd_rdma_lane_end(lane, -ETIMEDOUT, error.text);
+		}
 		return;
 	}
-	if (lane->making.under_way) {
-		snprintf(text, sizeof(text), "the device has %s within %u s",
-			lane->making.job.urgent ? "not connected the queue pair" : "made no queue pair",
-			patience_s);
-	} else if (lane->state == RDMA_LANE_OFFERED) {
+	if (lane->state == RDMA_LANE_OFFERED) {
 		snprintf(text, sizeof(text), "no answer about RDMA within %u s", patience_s);
 	} else {
 		snprintf(text, sizeof(text),
@@ -219,10 +183,11 @@ static int lane_choose_port(struct rdma_lane *lane, const struct smd_lane *carri
 
 static int lane_begin_patience(struct rdma_lane *lane, struct smd_error *error)
 {
-	const unsigned first_s = lane->later ? lane_making_s(lane) : lane_patience_s(lane);
+	const unsigned first_s =
+		lane->later ? lane->loop->settings.connect_s : lane_patience_s(lane);
 
 	lane->patience = evtimer_new(lane->loop->base, lane_on_patience, lane);
-	return lane->patience && lane_be_patient(lane, first_s * SMD_SECOND_NS) == 0
+	return lane->patience && smd_rdma_lane_be_patient(lane, first_s * SMD_SECOND_NS) == 0
 		       ? 0
 		       : smd_error_set(error, ENOMEM, "rdma: out of memory");
 }
@@ -265,7 +230,7 @@ static void lane_on_offered(struct rdma_lane *lane, int ret, const char *text)
 		return;
 	}
 	lane_tell_offer(lane, &own);
-	lane_be_patient(lane, lane_patience_ns(lane)); /* with the other end, from now on */
+	smd_rdma_lane_be_patient(lane, lane_patience_ns(lane)); /* with the other end, from now on */
 	lane->callbacks->on_offered(lane->owner, &own);
 }
 
@@ -364,7 +329,7 @@ static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, text);
 	} else {
-		lane_be_patient(lane, lane_patience_ns(lane)); /* with its trial */
+		smd_rdma_lane_be_patient(lane, lane_patience_ns(lane)); /* with its trial */
 		lane_try(lane);
 	}
 }

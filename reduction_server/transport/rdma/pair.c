@@ -3,9 +3,11 @@
  * driver's part of it takes long, and may be done by the loop's maker (maker.h).
  */
 #include <errno.h>
+#include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/transport/rdma/rdma.h"
 
 struct rdma_lane *smd_rdma_lane_create(void)
@@ -247,6 +249,45 @@ void smd_rdma_lane_join_pair_later(struct rdma_lane *lane, rdma_made *made)
 	const struct rdma_job job = {.run = job_join, .done = job_on_joined, .urgent = true};
 
 	lane_give(lane, job, made);
+}
+
+/* ---- how long that may take ---- */
+
+int smd_rdma_lane_be_patient(struct rdma_lane *lane, uint64_t ns)
+{
+	const struct timeval patience = {
+		(time_t)(ns / SMD_SECOND_NS), (suseconds_t)(ns % SMD_SECOND_NS / 1000)};
+
+	return evtimer_add(lane->patience, &patience);
+}
+
+/* What is with the maker is timed from when the maker has taken it up: others may be before it, and
+ * with hundreds of workers are. But where the driver does not come back from one of those, nobody
+ * waits longer for that. 0: it has had its time. */
+static uint64_t lane_time_left(const struct rdma_lane *lane)
+{
+	uint64_t taken_ns = atomic_load(&lane->making.job.taken_ns);
+	uint64_t now_ns = smd_clock_ns();
+	uint64_t until_ns;
+
+	if (taken_ns == 0) {
+		taken_ns = smd_rdma_maker_busy_since(lane->loop->maker);
+	}
+	until_ns = (taken_ns ? taken_ns : now_ns) + lane->loop->settings.connect_s * SMD_SECOND_NS;
+	return until_ns > now_ns ? until_ns - now_ns : 0;
+}
+
+int smd_rdma_lane_check_making(struct rdma_lane *lane, struct smd_error *error)
+{
+	uint64_t left_ns = lane_time_left(lane);
+
+	if (left_ns) {
+		smd_rdma_lane_be_patient(lane, left_ns);
+		return 0;
+	}
+	return smd_error_set(error, ETIMEDOUT, "the device has %s within %u s",
+		lane->making.job.urgent ? "not connected the queue pair" : "made no queue pair",
+		lane->loop->settings.connect_s);
 }
 
 struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane)

@@ -12,6 +12,7 @@
 #define SCORE_KIND  2000u /* above all else */
 #define SCORE_LOCAL 1000u /* above that of any address of the other end, */
 #define SCORE_HERE  200u  /* as this is, with which it is less than that */
+#define SCORE_NETWORK 2u  /* above that of any other address */
 #define GID_SIZE    16
 #define USUAL_PORT  2222u /* a server's, which alone on its host begins with the first */
 /* A port of less than one so-manieth of another's speed takes no turns with it: as each operation
@@ -134,9 +135,42 @@ static unsigned network_bits_in_common(
 	return port->network_bits && bits > port->network_bits ? port->network_bits : bits;
 }
 
+const uint8_t *smd_rdma_port_address(const struct smd_verbs_port *port)
+{
+	return port->ethernet ? port->gid : port->address;
+}
+
 static bool port_has_address(const struct smd_verbs_port *port, const uint8_t address[GID_SIZE])
 {
-	return memcmp(port->ethernet ? port->gid : port->address, address, GID_SIZE) == 0;
+	return memcmp(smd_rdma_port_address(port), address, GID_SIZE) == 0;
+}
+
+static bool is_ipv4(const uint8_t address[GID_SIZE])
+{
+	static const uint8_t begins[12] = {[10] = 0xff, [11] = 0xff};
+
+	return memcmp(address, begins, sizeof(begins)) == 0;
+}
+
+static bool is_of_neighbours(const uint8_t address[GID_SIZE])
+{
+	return address[0] == 0xfe && address[1] == 0x80;
+}
+
+/* From an address of its version: IPv4 or IPv6. */
+static bool port_can_reach(const struct smd_verbs_port *port, const uint8_t server[GID_SIZE])
+{
+	static const uint8_t none[GID_SIZE];
+
+	return !port_has_address(port, none) &&
+	       is_ipv4(smd_rdma_port_address(port)) == is_ipv4(server);
+}
+
+static bool port_is_on_network_of(const struct smd_verbs_port *port, const uint8_t server[GID_SIZE])
+{
+	unsigned bits = port->ethernet ? port->network_bits : port->address_bits;
+
+	return bits && common_bits(smd_rdma_port_address(port), server) >= bits;
 }
 
 static bool port_is_of_route(const struct smd_verbs_port *port, const struct smd_rdma_wish *wish)
@@ -168,6 +202,7 @@ static bool port_will_do(const struct smd_verbs_port *port, const struct smd_rdm
 	return (!wish_names(wish) ||
 		       smd_rdma_port_is_named(wish->devices, port->name, port->number)) &&
 	       (!wish->other || wish->other->ethernet == port->ethernet) &&
+	       (!wish->server || port_can_reach(port, wish->server)) &&
 	       (!wish->kinds || wish->kinds & port_kind(port));
 }
 
@@ -210,8 +245,13 @@ static unsigned port_score(
 	if (wish->other) {
 		return score + network_bits_in_common(port, wish->other->gid);
 	}
-	/* An address that only neighbours on the same wire can reach is for want of another. */
-	return score + !(port->ethernet && port->gid[0] == 0xfe && port->gid[1] == 0x80);
+	if (wish->server && port_is_on_network_of(port, wish->server)) {
+		score += SCORE_NETWORK;
+	}
+	/* An address that only neighbours on the same wire can reach is for want of another; a gid of
+	 * InfiniBand is no such address. */
+	return score + !((wish->server || port->ethernet) &&
+			       is_of_neighbours(smd_rdma_port_address(port)));
 }
 
 /* One of two addresses of a port is enough. */

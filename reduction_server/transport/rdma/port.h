@@ -1,11 +1,15 @@
 /*
- * Which port of which device a lane is made on, where no connection manager chooses it.
+ * Which port of which device a lane is made on, where no connection manager chooses it; or leaves by,
+ * where one does.
  *
  * The user may name devices. Else InfiniBand's go before RoCE's, unless they are much slower. Of
  * RoCE's the one that has the address of the carrier's own end is taken: the route has chosen it.
  * Of the rest those are best whose address begins as the other end's does (the same subnet), and
  * those that are as good take turns, but for those that are much slower. Turns begin at the port
  * that has the carrier's own address, as InfiniBand's have by IPoIB, where one of them has.
+ *
+ * The connection manager knows ports by IP addresses alone: of those that have one that is of the
+ * server's network goes before others.
  */
 #ifndef SMD_TRANSPORT_RDMA_PORT_H
 #define SMD_TRANSPORT_RDMA_PORT_H
@@ -21,6 +25,7 @@ struct smd_rdma_wish {
 	const uint8_t *local;               /* [16], the carrier's own address; NULL: not known */
 	const struct smd_rdma_offer *other; /* NULL: this end offers first, */
 	uint16_t kinds; /* and the other has ports of these (SMD_HELLO_KINDS); 0: of any */
+	const uint8_t *server; /* [16], whom the connection manager is to reach; NULL: over a carrier */
 	unsigned turn;
 	const char *interface; /* that the carrier is likely to come by; NULL or empty: not known */
 	uint32_t first; /* at which of the ports turns begin: so many 2^32ths of their number; */
@@ -31,6 +36,9 @@ struct smd_rdma_wish {
 /* NULL: there is none for it. */
 const struct smd_verbs_port *smd_rdma_port_choose(
 	const struct smd_verbs_port *ports, unsigned n, const struct smd_rdma_wish *wish);
+
+/* [16], its IP address; zeros: it has none. */
+const uint8_t *smd_rdma_port_address(const struct smd_verbs_port *port);
 
 /* Of which kinds those are that the list of devices has, as in a wish; 0: there are none. */
 uint16_t smd_rdma_port_kinds(const struct smd_verbs_port *ports, unsigned n, const char *devices);

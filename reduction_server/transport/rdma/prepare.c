@@ -52,6 +52,18 @@ static void tell_unprepared(const struct rdma_loop *loop, int err, const struct 
 	}
 }
 
+/* Once. Workers heed them, also where they listen for other workers. */
+static void warn_of_devices(const struct smd_rdma_settings *settings)
+{
+	static atomic_flag warned = ATOMIC_FLAG_INIT;
+
+	if (settings->by_manager && settings->devices[0] && !atomic_flag_test_and_set(&warned)) {
+		smd_log(SMD_LOG_WARN, "rdma",
+			"SUMMAND_RDMA_CONNECT: must be tcp for SUMMAND_RDMA_DEVICE to be heeded by "
+			"a server, got \"cm\"");
+	}
+}
+
 void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned shard,
 	struct smd_extent memory, size_t largest)
 {
@@ -64,6 +76,7 @@ void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned s
 		return; /* lanes will say so */
 	}
 	loop->serves = true;
+	warn_of_devices(&loop->settings);
 	loop->first = smd_rdma_port_first(addresses);
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
 		struct smd_rdma_way way;

@@ -202,6 +202,11 @@ int smd_rdma_lane_make_pair_later(struct rdma_lane *lane, struct ibv_context *co
  * made: the other end's patience has begun with its offer. */
 int smd_rdma_lane_join_pair(struct rdma_lane *lane, struct smd_error *error);
 void smd_rdma_lane_join_pair_later(struct rdma_lane *lane, rdma_made *made);
+/* Sets its timer: so long from now on. 0 or -1. */
+int smd_rdma_lane_be_patient(struct rdma_lane *lane, uint64_t ns);
+/* The timer of a lane that the maker has: 0 where it is set anew, as others were before it; or
+ * -ETIMEDOUT with a text. */
+int smd_rdma_lane_check_making(struct rdma_lane *lane, struct smd_error *error);
 /* What the other end must know of it. */
 struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane);
 /* offer.c */

@@ -101,6 +101,7 @@ struct smd_verbs_port {
 	char interface[IF_NAMESIZE]; /* the network interface that has the gid; empty: not known */
 	uint8_t network_bits; /* so many bits of the gid, its first, are its network's; 0: not known
 			       */
+	uint8_t address_bits; /* the same of the address */
 	uint16_t lid;
 	uint32_t mbps;              /* width times speed */
 	struct ibv_context *device; /* NULL: it has not been opened */

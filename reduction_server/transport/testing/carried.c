@@ -195,6 +195,19 @@ static int carried_offer(struct event_base *base, const struct smd_lane *carrier
 	return 0;
 }
 
+/* It opens, or times out. */
+static void carried_go_on(struct carried_lane *lane)
+{
+	const unsigned ms = lane->times_out ? smd_carried_trials.time_out_ms : 0;
+	const struct timeval later = {ms / 1000, ms % 1000 * 1000};
+
+	if (ms) {
+		evtimer_add(lane->soon, &later);
+	} else {
+		event_active(lane->soon, EV_TIMEOUT, 1);
+	}
+}
+
 /* An end that is to time out has joined, and the other waits for what it says. */
 static int carried_join(struct smd_lane *outer, struct smd_lane *carrier,
 	const struct smd_offer *other, struct smd_error *error)
@@ -208,14 +221,7 @@ static int carried_join(struct smd_lane *outer, struct smd_lane *carrier,
 			  take_one(&smd_carried_trials.time_out);
 	lane->carrier = carrier;
 	carrier->ops->set_owner(carrier, &carrier_callbacks, lane);
-	if (lane->times_out && smd_carried_trials.time_out_ms) {
-		unsigned ms = smd_carried_trials.time_out_ms;
-		const struct timeval later = {ms / 1000, ms % 1000 * 1000};
-
-		evtimer_add(lane->soon, &later);
-	} else {
-		event_active(lane->soon, EV_TIMEOUT, 1);
-	}
+	carried_go_on(lane);
 	return 0;
 }
 
@@ -226,7 +232,7 @@ static void carrier_on_open(void *owner)
 	struct carried_lane *lane = owner;
 
 	if (!take_one(&smd_carried_trials.silent)) {
-		event_active(lane->soon, EV_TIMEOUT, 1);
+		carried_go_on(lane);
 	}
 }
 

@@ -16,7 +16,7 @@ struct smd_carried_trials {
 	atomic_uint refuse_later; /* so many of those that are made later cannot be, */
 	atomic_uint late;         /* and so many not in time */
 	atomic_uint open;         /* after so many answers that open */
-	atomic_uint time_out;     /* so many are joined and never open, */
+	atomic_uint time_out;     /* so many are joined, or connected, and never open, */
 	atomic_uint time_out_ms;  /* which shows so much later; */
 	atomic_uint silent;       /* so many that connect by themselves say nothing at all */
 	atomic_uint answering; /* lanes of those that answer, which have not opened or ended, */

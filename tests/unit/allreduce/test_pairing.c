@@ -329,6 +329,36 @@ static void what_has_worked_is_tried_when_a_server_returns(void **state)
 	pool_stop(&pool);
 }
 
+/* A card that lanes were made with comes again, as after a reset: for the lanes that find it away there is
+ * TCP, and those that come later try it. */
+static void a_device_that_is_away_for_a_moment_is_tried_again(void **state)
+{
+	const struct smd_server_config both[] = {
+		configure(1, true, NULL), configure(1, false, NULL)};
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
+	const unsigned first = smd_carried_trials.itself ? 2 : 1;
+	smd_context *context;
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, both);
+	options.servers = pool.list;
+	capture_begin();
+	assert_int_equal(smd_context_create(&options, &context), 0);
+	assert_int_equal(capture_count("goes over carried"), first);
+	for (unsigned i = 0; i < 2; i++) {
+		moods.err = -ENODEV;
+		moods.workers = i == 0;
+		return_server(&pool, &both[0], 1 + i);
+		assert_int_equal(moods.workers, 0);
+		assert_int_equal(capture_count("goes over carried"), first + i);
+	}
+	smd_context_destroy(context);
+	capture_end();
+	pool_stop(&pool);
+}
+
 /* However long that takes over the one transport, the next has its turn in the same attempt: the
  * next attempt would begin with the first again. */
 static void a_server_that_returns_is_reached_after_a_long_silence(void **state)
@@ -716,6 +746,87 @@ static void what_has_worked_by_itself_is_tried_when_a_server_returns(void **stat
 	what_has_worked_is_tried_when_a_server_returns(state);
 }
 
+/* As one that is made over another is. */
+static void a_device_that_is_away_by_itself_is_tried_again(void **state)
+{
+	a_device_that_is_away_for_a_moment_is_tried_again(state);
+}
+
+/* One rank of two servers whose lanes have rested, and wake. */
+struct woken {
+	struct smd_server_config configs[2];
+	struct pool pool;
+	smd_context *context;
+	smd_comm *comm;
+};
+
+static void woken_begin(struct woken *woken)
+{
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
+
+	for (int i = 0; i < 2; i++) {
+		woken->configs[i] = configure(1, false, NULL);
+		woken->configs[i].idle_s = 1;
+	}
+	setenv("SUMMAND_HEARTBEAT_LIMIT", "3", 1);
+	pool_start(&woken->pool, "tcp", 2, woken->configs);
+	options.servers = woken->pool.list;
+	capture_begin();
+	assert_int_equal(smd_context_create(&options, &woken->context), 0);
+	unsetenv("SUMMAND_HEARTBEAT_LIMIT");
+	while (capture_count("is made again for the next group") < 2) {
+		usleep(10000);
+	}
+}
+
+static void woken_wake(struct woken *woken)
+{
+	assert_int_equal(smd_comm_create(woken->context, "group", 1, 0, &woken->comm), 0);
+}
+
+static void woken_end(struct woken *woken)
+{
+	smd_comm_destroy(woken->comm);
+	smd_context_destroy(woken->context);
+	capture_end();
+	pool_stop(&woken->pool);
+}
+
+/* Such lanes may be as long in coming as they were at first, and are tried twice. */
+static void lanes_that_wake_by_themselves_have_their_time(void **state)
+{
+	struct woken woken;
+
+	(void)state;
+	woken_begin(&woken);
+	assert_int_equal(capture_count("goes over carried"), 2);
+	smd_carried_trials.time_out = 1;
+	smd_carried_trials.time_out_ms = 2000;
+	woken_wake(&woken);
+	assert_true(capture_has("tries carried again: it is to time out", NULL));
+	assert_int_equal(capture_count("goes over carried"), 4);
+	woken_end(&woken);
+}
+
+/* That lanes of another transport woke in a short time is nothing to a server that returns. */
+static void a_server_that_returns_after_a_wake_has_its_time(void **state)
+{
+	struct woken woken;
+
+	(void)state;
+	moods.err = -EHOSTUNREACH;
+	moods.workers = 2;
+	woken_begin(&woken);
+	assert_int_equal(capture_count("goes over tcp"), 2);
+	woken_wake(&woken);
+	smd_carried_trials.time_out = 1;
+	smd_carried_trials.time_out_ms = 2000;
+	return_server(&woken.pool, &woken.configs[0], 1);
+	assert_true(capture_has("tries tcp after carried: it is to time out", NULL));
+	woken_end(&woken);
+}
+
 /* The next transport must have its time, whatever the first one's patience is. */
 static void half_of_the_time_is_left_for_others(void **state)
 {
@@ -845,6 +956,7 @@ int main(void)
 		TEST(where_nothing_comes_the_others_are_spared),
 		TEST(what_was_in_vain_is_not_tried_when_a_server_returns),
 		TEST(what_has_worked_is_tried_when_a_server_returns),
+		TEST(a_device_that_is_away_for_a_moment_is_tried_again),
 		TEST(a_server_that_returns_is_reached_after_a_long_silence),
 		TEST(where_nothing_comes_from_two_servers_the_others_are_spared),
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
@@ -860,6 +972,9 @@ int main(void)
 		ITSELF(what_passes_is_tried_once_more_by_itself),
 		ITSELF(who_does_not_answer_is_asked_by_one_lane),
 		ITSELF(what_has_worked_by_itself_is_tried_when_a_server_returns),
+		ITSELF(a_device_that_is_away_by_itself_is_tried_again),
+		ITSELF(lanes_that_wake_by_themselves_have_their_time),
+		ITSELF(a_server_that_returns_after_a_wake_has_its_time),
 		ITSELF(half_of_the_time_is_left_for_others),
 		TEST(one_that_takes_no_other_lanes_refuses_them),
 		TEST(offers_are_proved),

@@ -119,6 +119,24 @@ static void every_event_in_every_state(void **state)
 	}
 }
 
+/* An answer of ARP or of the subnet manager that is lost is no lack of a route: it is worth another try. */
+static void what_was_not_found_in_time_may_be_found(void **state)
+{
+	static const enum rdma_cm_event_type types[] = {
+		[RESOLVING] = RDMA_CM_EVENT_ADDR_ERROR, [ROUTING] = RDMA_CM_EVENT_ROUTE_ERROR};
+	struct link *link = *state;
+
+	for (int stage = RESOLVING; stage <= ROUTING; stage++) {
+		struct peer peer;
+
+		peer_at(&peer, link, (enum stage)stage);
+		script_tell(peer.id, types[stage], -ETIMEDOUT, NULL, 0);
+		stage_turn(link);
+		end_assert_closed(&peer.end, -ETIMEDOUT, "cannot connect over RDMA");
+		peer_close(&peer, link);
+	}
+}
+
 /* A lane that was told its end is not told again, and goes nowhere any more. */
 static void an_ended_lane_hears_nothing(void **state)
 {
@@ -473,6 +491,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		STAGE(two_ends_connect),
 		STAGE(every_event_in_every_state),
+		STAGE(what_was_not_found_in_time_may_be_found),
 		STAGE(an_ended_lane_hears_nothing),
 		STAGE(a_closed_lane_hears_nothing),
 		STAGE(a_lane_may_be_closed_when_it_opens_or_ends),

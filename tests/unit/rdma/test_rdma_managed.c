@@ -4,9 +4,12 @@
  * tells reaches them.
  */
 #include <errno.h>
+#include <event2/event.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "reduction_server/engine/greeting.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/rdma/later.h"
 
@@ -156,6 +159,122 @@ static void what_cannot_be_made_is_told_later(void **state)
 	}
 }
 
+/* ---- how long that may take ---- */
+
+/* What waits for others is not late; but nobody waits for ever. */
+static void who_is_not_made_in_time_is_told(void **state)
+{
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const unsigned accepted = accept->count;
+	const unsigned idle = script.live;
+	struct link *link = *state;
+	struct rdma_lane *lane;
+
+	slow_begin(SCRIPT_pair_create);
+	ask(link);
+	lane = rdma_lane_of(asked.end.lane);
+	RUN_UNTIL(link, is_held(SCRIPT_pair_create));
+	event_active(lane->patience, EV_TIMEOUT, 1);
+	stage_turn(link);
+	assert_int_equal(asked.end.closed, 0);
+	assert_true(evtimer_pending(lane->patience, NULL));
+	capture_begin();
+	lane->loop->settings.connect_s = 0;
+	event_active(lane->patience, EV_TIMEOUT, 1);
+	RUN_UNTIL(link, asked.end.closed);
+	end_assert_closed(
+		&asked.end, -ETIMEDOUT, "the device has made no queue pair within 0 s");
+	assert_true(capture_has("the device has made no queue pair within 0 s", "warn"));
+	capture_end();
+	slow_end(SCRIPT_pair_create);
+	close_asked(link);
+	assert_int_equal(accept->count, accepted);
+	assert_int_equal(script.live, idle);
+}
+
+static struct smd_greeter greeter;
+
+static void greeter_on_accept(void *owner, struct smd_lane *lane, int shard)
+{
+	(void)owner;
+	(void)shard;
+	asked.end.lane = lane;
+	smd_greeter_take(&greeter, lane);
+}
+
+/* The other end can say HELLO when its lane is accepted, and not before. */
+static void who_is_still_being_made_owes_no_hello(void **state)
+{
+	enum { PATIENCE_S = 1, LONGER_US = 1100000 };
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const unsigned accepted = accept->count;
+	struct smd_error error = {""};
+	struct link *link = *state;
+	char bound[128];
+
+	smd_listener_close(asked.listener);
+	assert_int_equal(smd_transport_rdma.listen(link->base, "10.0.0.1:8", greeter_on_accept,
+				 NULL, &asked.listener, bound, &error),
+		0);
+	greeter = (struct smd_greeter){.base = link->base,
+		.name = "shard 0",
+		.nshards = 1,
+		.patience_s = PATIENCE_S};
+	capture_begin();
+	slow_begin(SCRIPT_pair_create);
+	ask(link);
+	usleep(LONGER_US);
+	smd_greeter_check(&greeter);
+	assert_false(LIST_EMPTY(&greeter.greetings));
+	slow_end(SCRIPT_pair_create);
+	RUN_UNTIL(link, accept->count == accepted + 1);
+	smd_greeter_check(&greeter);
+	assert_false(LIST_EMPTY(&greeter.greetings)); /* it has time from now on, */
+	usleep(LONGER_US);
+	smd_greeter_check(&greeter);
+	assert_true(LIST_EMPTY(&greeter.greetings)); /* and no more than others */
+	assert_true(capture_has("it has not said HELLO for 1 s", "warn"));
+	capture_end();
+	stage_turn(link);
+}
+
+/* It has drained, and its queue pair is being destroyed, when the connection manager tells something. */
+static void hear_while_taken_back(struct link *link, enum rdma_cm_event_type type)
+{
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const unsigned before = accept->count;
+	const unsigned idle = script.live;
+	struct rdma_cm_id *id = ask(link);
+
+	RUN_UNTIL(link, accept->count == before + 1);
+	stage_turn(link);
+	script.acknowledges = false;
+	script.carries = false;
+	assert_int_equal(
+		smd_lane_send_control(asked.end.lane,
+			&(struct smd_frame){.kind = SMD_FRAME_LEAVE, .ordinal = 1}, "why", 3),
+		0);
+	slow_begin(SCRIPT_pair_destroy);
+	end_close(&asked.end);
+	stage_turn(link);
+	assert_false(is_held(SCRIPT_pair_destroy));
+	script_break(id, IBV_WC_RETRY_EXC_ERR);
+	RUN_UNTIL(link, is_held(SCRIPT_pair_destroy));
+	script_tell(id, type, 0, NULL, 0);
+	stage_turn(link);
+	slow_end(SCRIPT_pair_destroy);
+	RUN_UNTIL(link, script.live == idle);
+	script.acknowledges = true;
+	script.carries = true;
+}
+
+/* As where a server ends a lane that rests, and the worker closes it too. */
+static void what_is_told_of_a_lane_that_is_taken_back_harms_nobody(void **state)
+{
+	hear_while_taken_back(*state, RDMA_CM_EVENT_TIMEWAIT_EXIT);
+	hear_while_taken_back(*state, RDMA_CM_EVENT_DISCONNECTED);
+}
+
 /* ---- what is there before, and what the card tells ---- */
 
 /* The connection manager goes by the address alone, and so does what is prepared for it. */
@@ -261,7 +380,10 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		STAGE(no_call_delays_another_lane),
 		STAGE(who_is_closed_meanwhile_is_not_accepted),
+		STAGE(what_is_told_of_a_lane_that_is_taken_back_harms_nobody),
 		STAGE(what_cannot_be_made_is_told_later),
+		STAGE(who_is_not_made_in_time_is_told),
+		STAGE(who_is_still_being_made_owes_no_hello),
 		STAGE(what_is_prepared_is_on_the_card_of_the_address),
 		STAGE(a_failed_pair_ends_its_own_lane),
 		STAGE(a_failed_queue_ends_all),

@@ -404,6 +404,54 @@ static void kinds_are_told(void **state)
 	assert_int_equal(smd_rdma_port_kinds(cards, 1, ""), SMD_HELLO_ROCE);
 }
 
+/* Cards as the connection manager finds them, of which one has no IP address. */
+static const struct smd_verbs_port addressed[] = {
+	{.name = "a", .number = 1, .network_bits = 64, .gid = {0xfe, 0x80, [15] = 1},
+		.address_bits = 96 + 24,
+		.address = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}},
+	{.name = "b", .number = 1, .network_bits = 64, .gid = {0xfe, 0x80, [15] = 2}},
+	{.name = "c", .number = 1, .network_bits = 64, .gid = {0xfe, 0x80, [15] = 3},
+		.address_bits = 96 + 24,
+		.address = {[10] = 0xff, [11] = 0xff, [12] = 10, 9, [15] = 1}},
+	{.name = "d", .number = 1, .ethernet = true, .network_bits = 64,
+		.gid = {0xfe, 0x80, [15] = 4}},
+	{.name = "d", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, 8, [15] = 1}},
+};
+
+/* Of the server's network, by each port's mask; else each in its turn, however alike addresses are. */
+static void the_connection_manager_leaves_by_an_address(void **state)
+{
+	static const struct {
+		const char *devices;
+		uint8_t server[16];
+		int chosen[3]; /* of turns 0, 1, 2 */
+	} cases[] = {
+		{"a,b,c,d", {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 9}, {0, 0, 0}},
+		{"a,b,c,d", {[10] = 0xff, [11] = 0xff, [12] = 10, 9, [15] = 9}, {2, 2, 2}},
+		{"a,b,c,d", {[10] = 0xff, [11] = 0xff, [12] = 10, 8, [15] = 9}, {4, 4, 4}},
+		{"a,b,c,d", {[10] = 0xff, [11] = 0xff, [12] = 10, 1, [15] = 9}, {0, 2, 4}},
+		{"a,b", {[10] = 0xff, [11] = 0xff, [12] = 10, 9, [15] = 9}, {0, 0, 0}},
+		{"a,b,c,d", {0xfe, 0x80, [15] = 9}, {3, 3, 3}},
+		{"b", {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 9}, {-1, -1, -1}},
+		{"a,b,c", {0xfe, 0x80, [15] = 9}, {-1, -1, -1}},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		for (unsigned turn = 0; turn < 3; turn++) {
+			const struct smd_rdma_wish wish = {.devices = cases[i].devices,
+				.server = cases[i].server,
+				.turn = turn};
+			const struct smd_verbs_port *port = smd_rdma_port_choose(
+				addressed, sizeof(addressed) / sizeof(addressed[0]), &wish);
+
+			assert_int_equal(
+				port ? (int)(port - addressed) : -1, cases[i].chosen[turn]);
+		}
+	}
+}
+
 /* By the mask of the interface that has the address. */
 static void networks_are_known_by_their_interfaces(void **state)
 {
@@ -435,6 +483,7 @@ int main(void)
 		cmocka_unit_test(infiniband_goes_before_the_routes_roce),
 		cmocka_unit_test(the_other_ends_kinds_are_heeded),
 		cmocka_unit_test(kinds_are_told),
+		cmocka_unit_test(the_connection_manager_leaves_by_an_address),
 		cmocka_unit_test(networks_are_known_by_their_interfaces),
 	};
 

@@ -215,14 +215,17 @@ static void nobody_accepts(void *owner, struct smd_lane *lane, int shard)
 	fail();
 }
 
-/* Once, and to who listens: its address says which device it is. Over TCP they hold. */
+/* Once, and to a server: its address says which device it is. Over TCP they hold, and so they do for a
+ * worker that listens for others, whose connections leave by them. */
 static void what_the_connection_manager_ignores_is_told(void **state)
 {
+	const struct smd_extent pool = {malloc(SMD_RDMA_MEMORY_PIECE), SMD_RDMA_MEMORY_PIECE};
+
 	(void)state;
 	script_reset();
 	setenv("SUMMAND_RDMA_DEVICE", "script0", 1);
 	capture_begin();
-	for (int i = 0; i < 3; i++) {
+	for (int i = 0; i < 4; i++) {
 		struct event_base *base = event_base_new();
 		struct smd_error error = {""};
 		struct smd_listener *listener;
@@ -231,18 +234,23 @@ static void what_the_connection_manager_ignores_is_told(void **state)
 		if (i == 1) {
 			setenv("SUMMAND_RDMA_CONNECT", "cm", 1);
 		}
+		if (i != 1) {
+			smd_transport_rdma.prepare(base, "10.0.0.1:0", 0, pool, 1 << 16);
+		}
 		assert_int_equal(smd_transport_rdma.listen(base, "10.0.0.1:0", nobody_accepts, NULL,
 					 &listener, bound, &error),
 			0);
 		assert_int_equal(
 			capture_count(
 				"warn  rdma: SUMMAND_RDMA_CONNECT: must be tcp for "
-				"SUMMAND_RDMA_DEVICE to be heeded by who listens, got \"cm\""),
-			i > 0);
+				"SUMMAND_RDMA_DEVICE to be heeded by a server, got \"cm\""),
+			i > 1);
 		smd_listener_close(listener);
+		smd_transport_end_loop(base);
 		event_base_free(base);
 	}
 	capture_end();
+	free(pool.base);
 	unsetenv("SUMMAND_RDMA_DEVICE");
 	unsetenv("SUMMAND_RDMA_CONNECT");
 }
@@ -276,6 +284,41 @@ static void named_devices_are_where_lanes_leave_by(void **state)
 	}
 }
 
+/* As they are of InfiniBand, whose ports may have no address, or one of another network. */
+static void lanes_leave_by_infiniband_s_addresses(void **state)
+{
+	void *stage = NULL;
+
+	(void)state;
+	setenv("SUMMAND_RDMA_DEVICE", "script", 1);
+	for (int without = 0; without < 2; without++) {
+		struct link *link;
+
+		stage_set_up(&stage);
+		link = stage;
+		two_cards();
+		for (int i = 0; i < 2; i++) {
+			script.ports[i].ethernet = false;
+			script.ports[i].address_bits = 96 + 24;
+			memcpy(script.ports[i].address, script.ports[i].gid, 16);
+		}
+		script.ports[1].address[13] = 9;
+		if (without) {
+			memset(script.ports[1].address, 0, 16);
+		}
+		for (int i = 0; i < 3; i++) {
+			struct peer peer;
+
+			peer_begin(&peer, link);
+			assert_int_equal(script.source[13], 0);
+			assert_int_equal(script.source[15], 1);
+			peer_close(&peer, link);
+		}
+		stage_tear_down(&stage);
+	}
+	unsetenv("SUMMAND_RDMA_DEVICE");
+}
+
 /* InfiniBand's have one by IPoIB, or none. */
 static void a_named_device_must_have_an_address(void **state)
 {
@@ -294,7 +337,7 @@ static void a_named_device_must_have_an_address(void **state)
 				 &link_callbacks, &link->near, &lane, &error),
 		-ENETUNREACH);
 	assert_string_equal(error.text, "SUMMAND_RDMA_DEVICE: must name a port that has an IP "
-					"address, got \"script0\"");
+					"address of the server's version, got \"script0\"");
 	stage_tear_down(&stage);
 	stage_set_up(&stage);
 	link = stage;
@@ -320,6 +363,7 @@ int main(void)
 		cmocka_unit_test(a_wrong_variable_is_told_once),
 		cmocka_unit_test(what_the_connection_manager_ignores_is_told),
 		cmocka_unit_test(named_devices_are_where_lanes_leave_by),
+		cmocka_unit_test(lanes_leave_by_infiniband_s_addresses),
 		cmocka_unit_test(a_named_device_must_have_an_address),
 		cmocka_unit_test(what_cannot_be_is_refused),
 	};
