@@ -404,7 +404,7 @@ struct smd_lane {
 	const struct smd_transport_ops *ops;
 	struct smd_lane_counts counts;
 	uint64_t heard_ns; /* when something of these was received last; 0: nothing was yet */
-	bool opening;      /* it was accepted and attached, and is still being made: nothing comes yet */
+	bool opening; /* it was accepted and attached, and is still being made: nothing comes yet */
 	unsigned controls; /* control frames that have not left */
 	bool parts; /* the last ones say why it will be closed: the other end has about a second to
 		       read them, where that needs care */

@@ -180,8 +180,8 @@ static const struct smd_origin *remote_origin(const struct smd_remote *remote)
 }
 
 /* How long a lane may take to connect before something else is tried; 0: that is its transport's to
- * say. One that says so in seconds leaves half of the time to the next, however little that is; where
- * a server is there again each has its own time (reconnection.c). */
+ * say. One that says so in seconds leaves half of the time to the next, however little that is;
+ * where a server is there again each has its own time (reconnection.c). */
 static unsigned remote_patience_ms(const struct smd_remote *remote)
 {
 	const struct smd_transport_ops *ops = remote->lane->ops;

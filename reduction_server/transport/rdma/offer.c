@@ -230,7 +230,8 @@ static void lane_on_offered(struct rdma_lane *lane, int ret, const char *text)
 		return;
 	}
 	lane_tell_offer(lane, &own);
-	smd_rdma_lane_be_patient(lane, lane_patience_ns(lane)); /* with the other end, from now on */
+	/* with the other end, from now on */
+	smd_rdma_lane_be_patient(lane, lane_patience_ns(lane));
 	lane->callbacks->on_offered(lane->owner, &own);
 }
 

@@ -12,7 +12,7 @@
 #define SCORE_KIND  2000u /* above all else */
 #define SCORE_LOCAL 1000u /* above that of any address of the other end, */
 #define SCORE_HERE  200u  /* as this is, with which it is less than that */
-#define SCORE_NETWORK 2u  /* above that of any other address */
+#define SCORE_NEAR  2u    /* above that of any other address */
 #define GID_SIZE    16
 #define USUAL_PORT  2222u /* a server's, which alone on its host begins with the first */
 /* A port of less than one so-manieth of another's speed takes no turns with it: as each operation
@@ -246,12 +246,12 @@ static unsigned port_score(
 		return score + network_bits_in_common(port, wish->other->gid);
 	}
 	if (wish->server && port_is_on_network_of(port, wish->server)) {
-		score += SCORE_NETWORK;
+		score += SCORE_NEAR;
 	}
-	/* An address that only neighbours on the same wire can reach is for want of another; a gid of
-	 * InfiniBand is no such address. */
-	return score + !((wish->server || port->ethernet) &&
-			       is_of_neighbours(smd_rdma_port_address(port)));
+	/* An address that only neighbours on the same wire can reach is for want of another; a gid
+	 * of InfiniBand is no such address. */
+	return score +
+	       !((wish->server || port->ethernet) && is_of_neighbours(smd_rdma_port_address(port)));
 }
 
 /* One of two addresses of a port is enough. */

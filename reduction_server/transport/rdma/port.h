@@ -1,6 +1,6 @@
 /*
- * Which port of which device a lane is made on, where no connection manager chooses it; or leaves by,
- * where one does.
+ * Which port of which device a lane is made on, where no connection manager chooses it; or leaves
+ * by, where one does.
  *
  * The user may name devices. Else InfiniBand's go before RoCE's, unless they are much slower. Of
  * RoCE's the one that has the address of the carrier's own end is taken: the route has chosen it.
@@ -25,7 +25,7 @@ struct smd_rdma_wish {
 	const uint8_t *local;               /* [16], the carrier's own address; NULL: not known */
 	const struct smd_rdma_offer *other; /* NULL: this end offers first, */
 	uint16_t kinds; /* and the other has ports of these (SMD_HELLO_KINDS); 0: of any */
-	const uint8_t *server; /* [16], whom the connection manager is to reach; NULL: over a carrier */
+	const uint8_t *server; /* [16], that the connection manager asks; NULL: over a carrier */
 	unsigned turn;
 	const char *interface; /* that the carrier is likely to come by; NULL or empty: not known */
 	uint32_t first; /* at which of the ports turns begin: so many 2^32ths of their number; */

@@ -322,8 +322,8 @@ static unsigned list_add_interface(
 
 		if (one->ifa_addr && strcmp(one->ifa_name, interface) == 0 &&
 			smd_address_bytes(one->ifa_addr, with.address)) {
-			with.address_bits = (uint8_t)smd_address_network_bits(
-				list->addresses, with.address);
+			with.address_bits =
+				(uint8_t)smd_address_network_bits(list->addresses, with.address);
 			list_add(list, &with);
 			found++;
 		}

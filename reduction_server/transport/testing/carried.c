@@ -258,7 +258,7 @@ static int carried_connect(struct event_base *base, const char *address,
 	if (!lane) {
 		return smd_error_set(error, ENOMEM, "out of memory");
 	}
-	ret = smd_transport_tcp.connect(
+	ret = smd_transport_find("tcp")->connect(
 		base, address, origin, shard, &itself_callbacks, lane, &lane->carrier, error);
 	if (ret) {
 		event_free(lane->soon);

@@ -329,8 +329,8 @@ static void what_has_worked_is_tried_when_a_server_returns(void **state)
 	pool_stop(&pool);
 }
 
-/* A card that lanes were made with comes again, as after a reset: for the lanes that find it away there is
- * TCP, and those that come later try it. */
+/* A card that lanes were made with comes again, as after a reset: for the lanes that find it away
+ * there is TCP, and those that come later try it. */
 static void a_device_that_is_away_for_a_moment_is_tried_again(void **state)
 {
 	const struct smd_server_config both[] = {

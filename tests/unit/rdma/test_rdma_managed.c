@@ -182,8 +182,7 @@ static void who_is_not_made_in_time_is_told(void **state)
 	lane->loop->settings.connect_s = 0;
 	event_active(lane->patience, EV_TIMEOUT, 1);
 	RUN_UNTIL(link, asked.end.closed);
-	end_assert_closed(
-		&asked.end, -ETIMEDOUT, "the device has made no queue pair within 0 s");
+	end_assert_closed(&asked.end, -ETIMEDOUT, "the device has made no queue pair within 0 s");
 	assert_true(capture_has("the device has made no queue pair within 0 s", "warn"));
 	capture_end();
 	slow_end(SCRIPT_pair_create);
@@ -216,10 +215,8 @@ static void who_is_still_being_made_owes_no_hello(void **state)
 	assert_int_equal(smd_transport_rdma.listen(link->base, "10.0.0.1:8", greeter_on_accept,
 				 NULL, &asked.listener, bound, &error),
 		0);
-	greeter = (struct smd_greeter){.base = link->base,
-		.name = "shard 0",
-		.nshards = 1,
-		.patience_s = PATIENCE_S};
+	greeter = (struct smd_greeter){
+		.base = link->base, .name = "shard 0", .nshards = 1, .patience_s = PATIENCE_S};
 	capture_begin();
 	slow_begin(SCRIPT_pair_create);
 	ask(link);

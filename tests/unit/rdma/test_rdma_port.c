@@ -406,20 +406,32 @@ static void kinds_are_told(void **state)
 
 /* Cards as the connection manager finds them, of which one has no IP address. */
 static const struct smd_verbs_port addressed[] = {
-	{.name = "a", .number = 1, .network_bits = 64, .gid = {0xfe, 0x80, [15] = 1},
+	{.name = "a",
+		.number = 1,
+		.network_bits = 64,
+		.gid = {0xfe, 0x80, [15] = 1},
 		.address_bits = 96 + 24,
 		.address = {[10] = 0xff, [11] = 0xff, [12] = 10, [15] = 1}},
 	{.name = "b", .number = 1, .network_bits = 64, .gid = {0xfe, 0x80, [15] = 2}},
-	{.name = "c", .number = 1, .network_bits = 64, .gid = {0xfe, 0x80, [15] = 3},
+	{.name = "c",
+		.number = 1,
+		.network_bits = 64,
+		.gid = {0xfe, 0x80, [15] = 3},
 		.address_bits = 96 + 24,
 		.address = {[10] = 0xff, [11] = 0xff, [12] = 10, 9, [15] = 1}},
-	{.name = "d", .number = 1, .ethernet = true, .network_bits = 64,
+	{.name = "d",
+		.number = 1,
+		.ethernet = true,
+		.network_bits = 64,
 		.gid = {0xfe, 0x80, [15] = 4}},
-	{.name = "d", .number = 1, .ethernet = true, .network_bits = 96 + 24,
+	{.name = "d",
+		.number = 1,
+		.ethernet = true,
+		.network_bits = 96 + 24,
 		.gid = {[10] = 0xff, [11] = 0xff, [12] = 10, 8, [15] = 1}},
 };
 
-/* Of the server's network, by each port's mask; else each in its turn, however alike addresses are. */
+/* Of the server's network, by each port's mask; else by turns, however alike addresses are. */
 static void the_connection_manager_leaves_by_an_address(void **state)
 {
 	static const struct {

@@ -215,8 +215,8 @@ static void nobody_accepts(void *owner, struct smd_lane *lane, int shard)
 	fail();
 }
 
-/* Once, and to a server: its address says which device it is. Over TCP they hold, and so they do for a
- * worker that listens for others, whose connections leave by them. */
+/* Once, and to a server: its address says which device it is. Over TCP they hold, and so they do
+ * for a worker that listens for others, whose connections leave by them. */
 static void what_the_connection_manager_ignores_is_told(void **state)
 {
 	const struct smd_extent pool = {malloc(SMD_RDMA_MEMORY_PIECE), SMD_RDMA_MEMORY_PIECE};
@@ -241,9 +241,8 @@ static void what_the_connection_manager_ignores_is_told(void **state)
 					 &listener, bound, &error),
 			0);
 		assert_int_equal(
-			capture_count(
-				"warn  rdma: SUMMAND_RDMA_CONNECT: must be tcp for "
-				"SUMMAND_RDMA_DEVICE to be heeded by a server, got \"cm\""),
+			capture_count("warn  rdma: SUMMAND_RDMA_CONNECT: must be tcp for "
+				      "SUMMAND_RDMA_DEVICE to be heeded by a server, got \"cm\""),
 			i > 1);
 		smd_listener_close(listener);
 		smd_transport_end_loop(base);
