@@ -122,17 +122,23 @@ static void every_event_in_every_state(void **state)
 /* An answer of ARP or of the subnet manager that is lost is no lack of a route: it is worth another try. */
 static void what_was_not_found_in_time_may_be_found(void **state)
 {
-	static const enum rdma_cm_event_type types[] = {
-		[RESOLVING] = RDMA_CM_EVENT_ADDR_ERROR, [ROUTING] = RDMA_CM_EVENT_ROUTE_ERROR};
+	static const struct {
+		enum rdma_cm_event_type type;
+		const char *reason;
+	} of[] = {[RESOLVING] = {RDMA_CM_EVENT_ADDR_ERROR, "no RDMA device leads to the address"},
+		[ROUTING] = {RDMA_CM_EVENT_ROUTE_ERROR, "no route"}};
 	struct link *link = *state;
 
 	for (int stage = RESOLVING; stage <= ROUTING; stage++) {
 		struct peer peer;
+		char reason[128];
 
+		snprintf(reason, sizeof(reason), "cannot connect over RDMA: %s: %s",
+			of[stage].reason, strerror(ETIMEDOUT));
 		peer_at(&peer, link, (enum stage)stage);
-		script_tell(peer.id, types[stage], -ETIMEDOUT, NULL, 0);
+		script_tell(peer.id, of[stage].type, -ETIMEDOUT, NULL, 0);
 		stage_turn(link);
-		end_assert_closed(&peer.end, -ETIMEDOUT, "cannot connect over RDMA");
+		end_assert_closed(&peer.end, -ETIMEDOUT, reason);
 		peer_close(&peer, link);
 	}
 }
