@@ -129,7 +129,8 @@ struct smd_stats {
 	uint64_t undo_limit;     /* of so much */
 	uint64_t table_bytes;    /* what tables of servers have taken at most: streams and their windows, */
 	uint64_t tables;         /* of so many that a communicator has had at once, at most */
-	uint64_t bytes_skipped;  /* of payloads in either direction: blocks of zeros, which do not cross */
+	uint64_t bytes_skipped;  /* of payloads in either direction: blocks of zeros, which do not
+				    cross */
 };
 
 /*

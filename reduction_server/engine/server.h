@@ -32,7 +32,7 @@ struct smd_server_config {
 	size_t job_memory_bytes; /* of it, what one job may have; 0: SMD_JOB_MOST() */
 	uint32_t chunk_bytes;    /* largest chunk; 0: SMD_CHUNK_DEFAULT */
 	uint32_t bandwidth_mbps; /* of the server; 0: SMD_BANDWIDTH_DEFAULT_MBPS */
-	bool guessed; /* nothing says what that is */
+	bool guessed;            /* nothing says what that is */
 	bool spare; /* nothing is dealt to it until operations gain by it */
 	unsigned job_lanes;      /* of a job, in groups, on a shard; 0: SMD_JOB_MOST() */
 	unsigned window;         /* 0: SMD_WINDOW_DEFAULT */

@@ -1,5 +1,5 @@
-/* All-reduce of ranks that exchange parts with each other, as a yardstick of what servers cost where
- * processors decide: direct_allreduce RANK SIZE PORT ADDRESS,... parts|first PLAN BUDGET_S.
+/* All-reduce of ranks that exchange parts with each other, as a yardstick of what servers cost
+ * where processors decide: direct_allreduce RANK SIZE PORT ADDRESS,... parts|first PLAN BUDGET_S.
  *
  * With `parts` each rank sums its part of all, with `first` the first rank sums everything. Nothing
  * is said but bytes, and nothing is kept in case of a failure.
@@ -159,7 +159,8 @@ static double max(struct driver *driver, double value)
 	for (int r = 0; r < driver->size; r++) {
 		double theirs = value;
 
-		plain_must(r == driver->rank || plain_read(direct->others[r].fd, &theirs, sizeof(theirs)),
+		plain_must(r == driver->rank ||
+				   plain_read(direct->others[r].fd, &theirs, sizeof(theirs)),
 			"recv");
 		most = theirs > most ? theirs : most;
 	}
@@ -175,7 +176,8 @@ static void begin(struct driver *driver, float *data, size_t count)
 	direct->count = count;
 	own = span_of(direct, driver->rank).left;
 	for (int r = 0; r < driver->size; r++) {
-		direct->others[r].received = aligned_alloc(ALIGNMENT, (own / ALIGNMENT + 1) * ALIGNMENT);
+		direct->others[r].received =
+			aligned_alloc(ALIGNMENT, (own / ALIGNMENT + 1) * ALIGNMENT);
 		plain_must(direct->others[r].received != NULL, "aligned_alloc");
 	}
 }
@@ -241,8 +243,9 @@ int main(int argc, char **argv)
 	};
 
 	if (argc != 8 || atoi(argv[2]) > RANKS_MAX) {
-		fprintf(stderr, "direct_allreduce: must have RANK SIZE PORT ADDRESS,... parts|first PLAN "
-				"BUDGET_S, and at most 64 ranks\n");
+		fprintf(stderr,
+			"direct_allreduce: must have RANK SIZE PORT ADDRESS,... parts|first PLAN "
+			"BUDGET_S, and at most 64 ranks\n");
 		return 2;
 	}
 	direct.base.rank = atoi(argv[1]);

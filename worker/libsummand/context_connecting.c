@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "reduction_server/transport/address.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/transport/address.h"
 #include "worker/libsummand/context_failure.h"
 #include "worker/libsummand/remote_pair.h"
 

@@ -86,8 +86,8 @@ uint64_t smd_deal_ordinals_before(const struct smd_deal *deal, unsigned shard, u
  */
 size_t smd_deal_chunk_elements(const struct smd_deal *deal, size_t count, size_t size);
 
-/* Of the scales from *least to *most leaves those beyond which the chunks of an operation of so many bytes would be no
- * smaller, and no larger; spread: nor fewer than shards, if that can be. */
+/* Of the scales from *least to *most leaves those beyond which the chunks of an operation of so
+ * many bytes would be no smaller, and no larger; spread: nor fewer than shards, if that can be. */
 void smd_deal_bound_scales(
 	const struct smd_deal *deal, uint64_t bytes, bool spread, int *least, int *most);
 

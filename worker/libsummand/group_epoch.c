@@ -142,7 +142,8 @@ static bool comm_may_tune(const struct smd_comm *comm)
 	return (comm->context->drains & ~comm->now->dead) == 0 && smd_epoch_change_may_begin(comm);
 }
 
-/* By the operations of late. Where links decide, one that leaves a server without a chunk is slower. */
+/* By the operations of late. Where links decide, one that leaves a server without a chunk is
+ * slower. */
 static void comm_bound_chunks(struct smd_comm *comm)
 {
 	int least = SMD_CHUNK_SCALE_LEAST;

@@ -24,7 +24,7 @@ struct smd_rdma_wish {
 	const char *devices;                /* as in NCCL_IB_HCA; empty: any */
 	const uint8_t *local;               /* [16], the carrier's own address; NULL: not known */
 	const struct smd_rdma_offer *other; /* NULL: this end offers first, */
-	uint16_t kinds; /* and the other has ports of these (SMD_HELLO_KINDS); 0: of any */
+	uint16_t kinds;        /* and the other has ports of these (SMD_HELLO_KINDS); 0: of any */
 	const uint8_t *server; /* [16], that the connection manager asks; NULL: over a carrier */
 	unsigned turn;
 	const char *interface; /* that the carrier is likely to come by; NULL or empty: not known */

@@ -85,8 +85,8 @@ static int setting_read_devices(char *out, size_t size, struct smd_error *error)
 	return 0;
 }
 
-/* For a packet that is lost five times, and the default's 5 s at least; the connection manager sends
- * a lost message again after 4.6 to 6.1 s. */
+/* For a packet that is lost five times, and the default's 5 s at least; the connection manager
+ * sends a lost message again after 4.6 to 6.1 s. */
 static unsigned connect_patience_s(uint8_t timeout, bool by_manager)
 {
 	const uint64_t seconds = 5 * (4096ull << timeout) / SMD_SECOND_NS;

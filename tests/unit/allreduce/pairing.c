@@ -82,7 +82,8 @@ struct smd_server_config pairing_configure(
 	return (struct smd_server_config){.shards = shards,
 		.chunk_bytes = PAIRING_CHUNK,
 		.memory_bytes = (size_t)shards * 16 * SMD_BUFFER_POOL_STRIDE(PAIRING_CHUNK),
-		.transports = {[1] = {also && !smd_carried_trials.itself ? &pairing_moody : NULL, true}},
+		.transports = {[1] = {also && !smd_carried_trials.itself ? &pairing_moody : NULL,
+				       true}},
 		.tokens = tokens,
 		.greeting_s = 2};
 }
@@ -123,7 +124,8 @@ int pairing_work(const struct pool *pool, const char *transport, unsigned timeou
 	return 0;
 }
 
-void pairing_return_server(struct pool *pool, const struct smd_server_config *config, unsigned times)
+void pairing_return_server(
+	struct pool *pool, const struct smd_server_config *config, unsigned times)
 {
 	pool_end_server(pool, 0, 1);
 	pool_restart_server(pool, 0, config);

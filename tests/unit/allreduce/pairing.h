@@ -43,8 +43,8 @@ int pairing_work(const struct pool *pool, const char *transport, unsigned timeou
 void pairing_return_server(
 	struct pool *pool, const struct smd_server_config *config, unsigned times);
 
-/* A server returns twice to a rank that had its lanes over the moody transport: the first time one of
- * *away makes that fail, and TCP takes over; the second time it is tried again. */
+/* A server returns twice to a rank that had its lanes over the moody transport: the first time one
+ * of *away makes that fail, and TCP takes over; the second time it is tried again. */
 void pairing_return_twice(atomic_uint *away);
 
 #endif

@@ -412,7 +412,8 @@ static void mixed_lanes_are_told(void **state)
 /* So they are where a server comes back without a card, or is added without one. */
 static void mixed_lanes_of_a_server_that_returns_are_told(void **state)
 {
-	const struct smd_server_config both[] = {pairing_configure(1, true, NULL), pairing_configure(1, true, NULL)};
+	const struct smd_server_config both[] = {
+		pairing_configure(1, true, NULL), pairing_configure(1, true, NULL)};
 	const struct smd_server_config without = pairing_configure(1, false, NULL);
 	struct smd_context_options options = {
 		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};

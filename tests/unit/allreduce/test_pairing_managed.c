@@ -1,7 +1,7 @@
 /*
- * What holds for lanes that take as much to make as those that are made over others (test_pairing.c),
- * and connect by themselves, as by RDMA's connection manager: how many are made at once, what is
- * tried again, and when the next transport comes.
+ * What holds for lanes that take as much to make as those that are made over others
+ * (test_pairing.c), and connect by themselves, as by RDMA's connection manager: how many are made
+ * at once, what is tried again, and when the next transport comes.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -13,8 +13,8 @@
 
 #include "tests/unit/nccl/tuner_tables.h"
 
-/* What NCCL would have without switches between GPUs: network latencies, and no CollNet but with the
- * simple protocol. */
+/* What NCCL would have without switches between GPUs: network latencies, and no CollNet but with
+ * the simple protocol. */
 static const costs of_nccl = {
 	{20, 30, 40},
 	{25, 35, 45},
@@ -149,8 +149,8 @@ static void the_chain_is_not_taken_where_there_is_nvls(void **state)
 	}
 }
 
-/* NVLS sums no averages of floats, but its heads are there: as CollNetDirect says, which needs the same switches, or an
- * operation before. */
+/* NVLS sums no averages of floats, but its heads are there: as CollNetDirect says, which needs the
+ * same switches, or an operation before. */
 static void nor_for_what_nvls_cannot_sum(void **state)
 {
 	(void)state;

@@ -119,7 +119,8 @@ static void every_event_in_every_state(void **state)
 	}
 }
 
-/* An answer of ARP or of the subnet manager that is lost is no lack of a route: it is worth another try. */
+/* An answer of ARP or of the subnet manager that is lost is no lack of a route: it is worth another
+ * try. */
 static void what_was_not_found_in_time_may_be_found(void **state)
 {
 	static const struct {

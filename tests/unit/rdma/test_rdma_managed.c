@@ -235,7 +235,8 @@ static void who_is_still_being_made_owes_no_hello(void **state)
 	stage_turn(link);
 }
 
-/* It has drained, and its queue pair is being destroyed, when the connection manager tells something. */
+/* It has drained, and its queue pair is being destroyed, when the connection manager tells
+ * something. */
 static void hear_while_taken_back(struct link *link, enum rdma_cm_event_type type)
 {
 	const struct script_call *accept = &script.calls[SCRIPT_accept];

@@ -2,8 +2,8 @@
  * Node 0 collects a ballot from every other node and answers each with the verdict; the others send
  * one and wait for the answer.
  */
-#include "worker/nccl_plugin/collnet/capacity.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
+#include "worker/nccl_plugin/collnet/capacity.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -267,8 +267,8 @@ static void verdict_no(struct smd_agreement *agreement, int err, unsigned node, 
 	}
 }
 
-/* Who does not know what servers carry, since it has not reached all, takes what the others know; but
- * where it is settled that nobody knows, nobody does. */
+/* Who does not know what servers carry, since it has not reached all, takes what the others know;
+ * but where it is settled that nobody knows, nobody does. */
 static void node_counts_servers(struct smd_agreement *agreement, const struct smd_ballot *vote)
 {
 	struct smd_ballot *verdict = &agreement->verdict;
@@ -279,8 +279,8 @@ static void node_counts_servers(struct smd_agreement *agreement, const struct sm
 	} else if (vote->server_mbps && verdict->server_mbps &&
 		   vote->server_mbps != verdict->server_mbps) {
 		snprintf(text, sizeof(text),
-			"its reduction servers must carry the others' %u Mbit/s, got %u; " SMD_TUNER_LINKS
-			" may say it instead",
+			"its reduction servers must carry the others' %u Mbit/s, got "
+			"%u; " SMD_TUNER_LINKS " may say it instead",
 			verdict->server_mbps, vote->server_mbps);
 		verdict_no(agreement, -EINVAL, vote->node, vote->name, text);
 	} else if (vote->server_mbps) {

@@ -30,11 +30,12 @@ void smd_capacity_put(struct smd_capacity *capacity);
 uint32_t smd_capacity_mbps(struct smd_capacity *capacity);
 
 /* What this node is to vote, whose servers say `declared` (0: it has not reached them all): that,
- * unless it is settled. SMD_CAPACITY_NONE: it is settled that nobody knows, which the others take. */
+ * unless it is settled. SMD_CAPACITY_NONE: it is settled that nobody knows, which the others take.
+ */
 uint32_t smd_capacity_vote(struct smd_capacity *capacity, uint32_t declared);
 
-/* The nodes of a communicator have agreed on it, 0 or NONE where none knows or may. 0, or -EINVAL with a text:
- * something else is settled here. */
+/* The nodes of a communicator have agreed on it, 0 or NONE where none knows or may. 0, or -EINVAL
+ * with a text: something else is settled here. */
 int smd_capacity_settle(struct smd_capacity *capacity, uint32_t mbps, struct smd_error *error);
 
 #endif

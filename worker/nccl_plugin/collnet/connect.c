@@ -14,9 +14,9 @@
 #include "worker/nccl_plugin/abi/result.h"
 #include "worker/nccl_plugin/collnet/agreement.h"
 #include "worker/nccl_plugin/collnet/capacity.h"
-#include "worker/nccl_plugin/collnet/local_ranks.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/comm.h"
+#include "worker/nccl_plugin/collnet/local_ranks.h"
 #include "worker/nccl_plugin/collnet/loops.h"
 #include "worker/nccl_plugin/collnet/tuner.h"
 
@@ -119,8 +119,8 @@ static uint32_t coll_server_mbps(const struct smd_coll *coll)
 		return 0;
 	}
 	smd_local_ranks_find(&ranks);
-	declared = smd_context_server_mbps(
-		smd_shared_context_get_context(coll->loops.each[0].shared));
+	declared =
+		smd_context_server_mbps(smd_shared_context_get_context(coll->loops.each[0].shared));
 	return smd_capacity_vote(coll->capacity, ranks.count == 1 ? declared : 0);
 }
 

@@ -21,7 +21,7 @@ struct smd_tuner {
 	uint64_t min_bytes; /* and says from where on servers are used */
 	double nranks;
 	double nnodes;
-	double links; /* of a node's speed, that the servers have together, */
+	double links;                  /* of a node's speed, that the servers have together, */
 	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
 	bool costs;                    /* whether NCCL shows them */
 	bool heads;                    /* NVLS has some, so a chain may have none */
@@ -171,9 +171,9 @@ static void tell(const struct smd_tuner *tuner, const char *size, const char *li
 			size);
 	}
 	if (links) {
-		smd_nccl_log_warn(
-			SMD_TUNER_LINKS ": must be what all servers carry and what a node does, "
-					"like 400/100, got \"%s\"; it is left out",
+		smd_nccl_log_warn(SMD_TUNER_LINKS
+			": must be what all servers carry and what a node does, "
+			"like 400/100, got \"%s\"; it is left out",
 			links);
 	}
 	smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
@@ -265,8 +265,9 @@ static float *cost_of(float *costs, int nprotocols, int algorithm, int protocol)
 
 /*
  * From 2.28.3 to 2.30.4 NCCL may take a chain where NVLS has been set up, whose heads are others:
- * the chain has no resources then (its change d6f72afe mends that). NVLS has a cost only for what it can
- * sum, which a float's average, for one, is not. CollNetDirect needs the same switches, and has one for all.
+ * the chain has no resources then (its change d6f72afe mends that). NVLS has a cost only for what
+ * it can sum, which a float's average, for one, is not. CollNetDirect needs the same switches, and
+ * has one for all.
  */
 static void take_out_chain(struct smd_tuner *tuner, float *costs, int nalgorithms, int nprotocols)
 {
@@ -350,7 +351,8 @@ static void take_no_way(float *costs, int nalgorithms, int nprotocols)
 	}
 }
 
-/* What they say is known when NCCL asks for the first time, and what a node's link carries only then. */
+/* What they say is known when NCCL asks for the first time, and what a node's link carries only
+ * then. */
 static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, int nprotocols)
 {
 	double link = link_us(tuner, costs, nprotocols);

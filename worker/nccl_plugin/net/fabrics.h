@@ -27,7 +27,8 @@ void smd_net_fabric_in_vain(const struct smd_nccl_device *device,
 	const struct smd_transport_ops *ops, const struct sockaddr_storage *host,
 	const char *reason);
 
-/* Silence is forgotten after so long, since NCCL before net v11 does not say when it ends; tests have less. */
+/* Silence is forgotten after so long, since NCCL before net v11 does not say when it ends; tests
+ * have less. */
 extern uint64_t smd_net_fabrics_forget_ns;
 
 /* All of it is forgotten. */
