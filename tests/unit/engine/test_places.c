@@ -17,7 +17,7 @@
 #include "tests/unit/engine/bare_shard.h"
 #include "worker/summand.h"
 
-enum { CHUNK = 4096, ELEMENTS = CHUNK / 4, PLACES_MOST = 64, LANES_MOST = 4, KINDS = 64 };
+enum { CHUNK = 4096, ELEMENTS = CHUNK / 4, PLACES_MOST = 64, LANES_MOST = 12, KINDS = 64 };
 
 /* ---- a lane whose other end is played ---- */
 
