@@ -6,9 +6,11 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 #include "worker/nccl_plugin/collnet/capacity.h"
 #include "worker/nccl_plugin/collnet/tuner.h"
@@ -93,6 +95,46 @@ static void servers_count_by_what_they_say(void **state)
 	}
 }
 
+static char last_line[320];
+
+static void keep_line(enum nccl_log_level level, unsigned long subsystems, const char *file,
+	int line, const char *format, ...)
+{
+	va_list args;
+
+	(void)level;
+	(void)subsystems;
+	(void)file;
+	(void)line;
+	va_start(args, format);
+	vsnprintf(last_line, sizeof(last_line), format, args);
+	va_end(args);
+}
+
+/* What servers say is known when NCCL asks for the first time. */
+static void servers_that_cannot_be_faster_are_told_of(void **state)
+{
+	static const struct {
+		uint32_t mbps;
+		const char *says;
+	} cases[] = {{100000, "servers that carry 100000 Mbit/s cannot be faster for 4 nodes"},
+		{0, "servers of 1 links cannot be faster for 4 nodes"}};
+
+	(void)state;
+	smd_nccl_log_open(keep_line);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct smd_tuner *tuner = open_tuner(4, 4, 1);
+		struct smd_capacity *capacity;
+
+		settle(cases[i].mbps, &capacity);
+		assert_false(goes_through(tuner, 4, LARGE));
+		assert_non_null(strstr(last_line, cases[i].says));
+		smd_tuner_close(tuner);
+		smd_capacity_put(capacity);
+	}
+	smd_nccl_log_open(NULL);
+}
+
 /* Of two GPUs in a node one may not hear what the servers say: both go by how many there are. */
 static void where_some_rank_may_not_hear_it_nobody_goes_by_it(void **state)
 {
@@ -153,6 +195,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(servers_count_by_what_they_say, nothing_is_set),
+		cmocka_unit_test_setup(servers_that_cannot_be_faster_are_told_of, nothing_is_set),
 		cmocka_unit_test_setup(
 			where_some_rank_may_not_hear_it_nobody_goes_by_it, nothing_is_set),
 		cmocka_unit_test_setup(what_is_set_comes_first, nothing_is_set),

@@ -109,7 +109,7 @@ int smd_capacity_settle(struct smd_capacity *capacity, uint32_t mbps, struct smd
 		       ? 0
 		       : smd_error_set(error, EINVAL,
 				 "its reduction servers must carry what they did for its other "
-				 "communicators, "
-				 "%u Mbit/s, got %u; " SMD_TUNER_LINKS " may say it instead",
+				 "communicators, %u Mbit/s, got %u; " SMD_TUNER_LINKS
+				 " may say it instead",
 				 settled, mbps);
 }

@@ -356,7 +356,9 @@ static void take_no_way(float *costs, int nalgorithms, int nprotocols)
 static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, int nprotocols)
 {
 	double link = link_us(tuner, costs, nprotocols);
+	uint32_t mbps = tuner->capacity ? smd_capacity_mbps(tuner->capacity) : 0;
 	char line[sizeof(told)];
+	char carry[48];
 
 	if (tuner->told_servers || !tuner->capacity || tuner->nnodes <= 2 || link <= 0) {
 		return;
@@ -365,10 +367,15 @@ static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, in
 	if (can_win(tuner, crossings_in(tuner, bytes, link))) {
 		return;
 	}
+	if (mbps) {
+		snprintf(carry, sizeof(carry), "that carry %u Mbit/s", mbps);
+	} else { /* nobody knows */
+		snprintf(carry, sizeof(carry), "of %.3g links", tuner->links);
+	}
 	snprintf(line, sizeof(line),
-		"tuner: every choice is NCCL's: servers that carry %u Mbit/s cannot be faster for "
+		"tuner: every choice is NCCL's: servers %s cannot be faster for "
 		"%.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
-		smd_capacity_mbps(tuner->capacity), tuner->nnodes);
+		carry, tuner->nnodes);
 	if (is_news(line)) {
 		smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
 	}
