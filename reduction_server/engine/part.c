@@ -10,8 +10,7 @@
 #include "reduction_server/engine/peer.h"
 #include "reduction_server/engine/resources.h"
 #include "reduction_server/kernels/kernels.h"
-
-#define REQUEST_MAX 120 /* bytes of what a rank asks for, in a message */
+#include "reduction_server/wire/request_text.h"
 
 static int part_check_credit(
 	const struct smd_member *member, const struct smd_frame *frame, struct smd_error *error)
@@ -90,33 +89,10 @@ static bool same_shape(const struct smd_frame *a, const struct smd_frame *b)
 	       (a->length == b->length || !smd_collective_reduces(a->collective));
 }
 
-/* "all-reduce, float32 sum of 100 in operation 7" */
-static void describe_request(const struct smd_frame *frame, char text[REQUEST_MAX])
-{
-	char root[32] = "";
-
-	if (frame->collective != SMD_COLLECTIVE_ALLREDUCE) {
-		snprintf(root, sizeof(root), " %s rank %u",
-			frame->collective == SMD_COLLECTIVE_REDUCE ? "to" : "from", frame->root);
-	}
-	snprintf(text, REQUEST_MAX, "%s%s, %s %s of %llu in operation %llu",
-		smd_collective_name(frame->collective), root, smd_dtype_name(frame->dtype),
-		smd_collective_reduces(frame->collective) ? smd_op_name(frame->op) : "elements",
-		(unsigned long long)frame->count, (unsigned long long)frame->operation);
-}
-
-/* All-reduces that are the same but for what float32 may be sent as. */
-static bool may_differ_in_wire(const struct smd_frame *a, const struct smd_frame *b)
-{
-	return a->collective == SMD_COLLECTIVE_ALLREDUCE && b->collective == a->collective &&
-	       a->dtype != b->dtype && smd_wire_is(a->dtype) && smd_wire_is(b->dtype) &&
-	       a->op == b->op && a->operation == b->operation && a->count == b->count;
-}
-
 /* For ranks that ask for the same, but cut it differently. */
-static void describe_chunk(const struct smd_frame *frame, char text[REQUEST_MAX])
+static void describe_chunk(const struct smd_frame *frame, char text[SMD_REQUEST_TEXT_MAX])
 {
-	snprintf(text, REQUEST_MAX, "chunk %llu, %u bytes from element %llu on",
+	snprintf(text, SMD_REQUEST_TEXT_MAX, "chunk %llu, %u bytes from element %llu on",
 		(unsigned long long)frame->chunk, frame->length, (unsigned long long)frame->offset);
 }
 
@@ -125,11 +101,11 @@ static void part_disagrees(struct smd_server_comm *comm, const struct smd_frame 
 {
 	const struct smd_member *first_member = comm->members[first->rank];
 	char text[SMD_ERROR_TEXT_MAX];
-	char first_request[REQUEST_MAX];
-	char second_request[REQUEST_MAX];
+	char first_request[SMD_REQUEST_TEXT_MAX];
+	char second_request[SMD_REQUEST_TEXT_MAX];
 
-	describe_request(first, first_request);
-	describe_request(second, second_request);
+	smd_request_text(first, first_request);
+	smd_request_text(second, second_request);
 	if (strcmp(first_request, second_request) == 0) {
 		describe_chunk(first, first_request);
 		describe_chunk(second, second_request);
@@ -139,7 +115,7 @@ static void part_disagrees(struct smd_server_comm *comm, const struct smd_frame 
 		"rank %u (%.60s) for %s%s",
 		comm->name, first->rank, smd_peer_replica(first_member), first_request,
 		second->rank, smd_peer_replica(second_member), second_request,
-		may_differ_in_wire(first, second) ? " (one may have another SUMMAND_WIRE)" : "");
+		smd_requests_may_differ_in_wire(first, second) ? " (one may have another SUMMAND_WIRE)" : "");
 	smd_server_comm_abort(comm, EINVAL, text);
 }
 

@@ -59,7 +59,8 @@
 	X(SMD_FRAME_PAIR, 28, "PAIR") /* before WELCOME */                                         \
 	X(SMD_FRAME_ZEROS, 29, "ZEROS")                                                            \
 	X(SMD_FRAME_OTHERS, 30, "OTHERS")                                                          \
-	X(SMD_FRAME_LOST, 31, "LOST")
+	X(SMD_FRAME_LOST, 31, "LOST")                                                              \
+	X(SMD_FRAME_MESH, 32, "MESH") /* between ranks: specs/design/exchange.md */
 
 enum smd_frame_kind {
 #define X(constant, number, name) constant = (number),

@@ -20,6 +20,7 @@ struct smd_item;
 struct smd_epoch_record;
 struct smd_epoch_message;
 struct smd_epoch_table;
+struct smd_exchanges;
 struct smd_request;
 struct smd_tuning;
 
@@ -41,6 +42,7 @@ struct smd_epoch {
 	struct smd_deal own_deal; /* but for the first epoch, whose deal is the context's */
 	uint32_t *weights;        /* one for each remote, */
 	int scale;                /* and of chunks (deal.h) */
+	uint32_t exchanged; /* operations of at most so many bytes ranks do among themselves (exchange.h) */
 	uint64_t hash;
 	unsigned nremotes;      /* that there were when it was made: later ones have no flows */
 	struct smd_flow *flows; /* one for each of them, */
@@ -98,6 +100,7 @@ struct smd_comm {
 	uint64_t table_bytes; /* as last measured (epoch_memory.h) */
 	unsigned holding; /* operations that wait until all ranks have their results */
 	struct smd_epoch_agreement agreement;
+	struct smd_exchanges *exchanges; /* NULL: none were wanted yet */
 	struct smd_tuning *tuning; /* rank 0's; NULL: the table stays as it was declared */
 	unsigned nopen;    /* flows that hold back the end of a failed communicator's operations */
 	unsigned fetching; /* operations in flight whose path fetches chunks */

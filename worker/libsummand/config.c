@@ -196,6 +196,21 @@ static int read_rates(bool *declared, struct smd_error *error)
 	return 0;
 }
 
+static int read_exchange(enum smd_exchange_mode *out, struct smd_error *error)
+{
+	const char *text = getenv("SUMMAND_EXCHANGE");
+	bool given = text && *text && strcmp(text, "auto") != 0;
+
+	*out = !given                       ? SMD_EXCHANGE_AUTO
+	       : strcmp(text, "on") == 0 ? SMD_EXCHANGE_ON
+					 : SMD_EXCHANGE_OFF;
+	if (*out == SMD_EXCHANGE_OFF && strcmp(text, "off") != 0) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_EXCHANGE: must be auto, on or off, got \"%s\"", text);
+	}
+	return 0;
+}
+
 static int read_wire(unsigned *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_WIRE");
@@ -482,6 +497,9 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 	}
 	if (ret == 0) {
 		ret = read_rates(&config->declared_rates, error);
+	}
+	if (ret == 0) {
+		ret = read_exchange(&config->exchange, error);
 	}
 	if (ret == 0) {
 		ret = read_wire(&config->wire_dtype, error);

@@ -15,6 +15,9 @@
 #define SMD_SERVERS_MAX       64
 #define SMD_CONNECT_TIMEOUT_S 30 /* where nobody says */
 
+/* Whether small operations may go from rank to rank: if that is found to be faster, never, or always. */
+enum smd_exchange_mode { SMD_EXCHANGE_AUTO, SMD_EXCHANGE_OFF, SMD_EXCHANGE_ON };
+
 struct smd_config {
 	/* What lanes go over: the first of these that there is. */
 	const struct smd_transport_ops *transports[SMD_TRANSPORTS_MAX];
@@ -40,6 +43,7 @@ struct smd_config {
 	bool zeros_skipped;  /* blocks of zeros are not sent, SUMMAND_ZERO_BLOCKS; */
 	bool zeros_asked;    /* the user has said so */
 	bool zeros_told;     /* it was said that some lanes send them all the same */
+	enum smd_exchange_mode exchange; /* SUMMAND_EXCHANGE */
 	bool declared_rates; /* weights and chunks stay as servers have declared */
 };
 

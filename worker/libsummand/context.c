@@ -131,6 +131,12 @@ static void context_count(struct smd_task *task)
 			smd_lane_counts_add(&stats->counts, &remote->lane->counts);
 		}
 	}
+	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {
+		if (context->comms[i] && context->comms[i]->ops->count) {
+			context->comms[i]->ops->count(context->comms[i], &stats->counts);
+		}
+	}
+	smd_lane_counts_add(&stats->counts, &context->exchanged);
 	stats->epochs = context->epochs;
 	stats->histories = context->histories;
 	stats->tables = context->tables;
@@ -312,7 +318,8 @@ bool smd_context_is_device_registered(struct smd_context *context, const void *m
 }
 
 static int context_create(const struct smd_context_options *options, enum smd_engine_mode mode,
-	const struct smd_origin *origin, const struct smd_device_ops *devices, smd_context **out)
+	const struct smd_origin *origin, const struct smd_device_ops *devices, bool exchanges,
+	smd_context **out)
 {
 	static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 	struct smd_error error = {""};
@@ -328,6 +335,7 @@ static int context_create(const struct smd_context_options *options, enum smd_en
 		smd_error_set(&error, ENOMEM, "cannot start: out of memory");
 		return smd_error_remember(-ENOMEM, &error);
 	}
+	context->exchanges = exchanges;
 	context->pid = getpid();
 	context->forks = smd_forks_count();
 	ret = smd_config_read(options, &context->config, &error);
@@ -373,13 +381,13 @@ int smd_context_create(const struct smd_context_options *options, smd_context **
 {
 	static const struct smd_origin any;
 
-	return context_create(options, SMD_ENGINE_SHARED, &any, smd_device_ops(), out);
+	return context_create(options, SMD_ENGINE_SHARED, &any, smd_device_ops(), true, out);
 }
 
 int smd_context_create_without_devices(const struct smd_context_options *options,
 	enum smd_engine_mode mode, const struct smd_origin *origin, smd_context **out)
 {
-	return context_create(options, mode, origin, NULL, out);
+	return context_create(options, mode, origin, NULL, false, out);
 }
 
 void smd_context_set_pipelined(struct smd_context *context)

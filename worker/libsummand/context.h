@@ -75,12 +75,14 @@ struct smd_context {
 	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in
 					use */
 	bool ready;                   /* published: every shard has said WELCOME, but of `absent` */
+	bool exchanges;               /* its communicators may have some (exchange.h) */
 	bool streams;                 /* published with it: a processor moves bytes of some lane */
 	uint32_t server_mbps; /* published with it: of `shards`, together; 0: it is not known */
 	int err;                      /* published: -errno once the context is of no use */
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */
 	size_t segment_bytes;         /* of operations: set once, before the first */
+	struct smd_lane_counts exchanged; /* what lanes between ranks have moved, of communicators that are over */
 	uint64_t epochs;              /* that communicators have gone on by */
 	struct smd_context_histories histories;
 	struct smd_context_tables tables;

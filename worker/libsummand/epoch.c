@@ -209,6 +209,7 @@ struct smd_epoch *smd_epoch_create(
 	epoch->id = id;
 	epoch->dead = table->dead;
 	epoch->scale = table->scale;
+	epoch->exchanged = table->exchanged;
 	epoch->nremotes = comm->context->remotes.count;
 	if (epoch_make(comm, epoch)) {
 		goto free_epoch;

@@ -11,6 +11,7 @@
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/epoch_rescue.h"
+#include "worker/libsummand/meeting.h"
 #include "worker/libsummand/repair.h"
 
 /* What a rank has said last. */
@@ -37,7 +38,7 @@ static void lead(struct smd_comm *comm);
 static bool is_said_by_rank_0(unsigned kind)
 {
 	return kind == SMD_EPOCH_ASK || kind == SMD_EPOCH_RECORD || kind == SMD_EPOCH_AHEAD ||
-	       kind == SMD_EPOCH_CANCEL;
+	       kind == SMD_EPOCH_CANCEL || kind == SMD_EPOCH_MEET;
 }
 
 /* Only what is about lost servers names some. */
@@ -45,7 +46,7 @@ static bool message_is_right(const struct smd_comm *comm, const struct smd_epoch
 {
 	bool of_loss = message->kind == SMD_EPOCH_SEALED || message->kind == SMD_EPOCH_ASK;
 
-	return message->kind >= SMD_EPOCH_SEALED && message->kind <= SMD_EPOCH_REACHES &&
+	return message->kind >= SMD_EPOCH_SEALED && message->kind <= SMD_EPOCH_MEETS &&
 	       message->rank < comm->nranks &&
 	       (message->rank == 0) == is_said_by_rank_0(message->kind) &&
 	       (comm->rank == 0) != (message->rank == 0) && (!of_loss || message->dead != 0);
@@ -575,6 +576,9 @@ int smd_epoch_agreement_take(
 		break;
 	case SMD_EPOCH_REACHES:
 		return smd_reach_take(comm, &message, error);
+	case SMD_EPOCH_MEET:
+	case SMD_EPOCH_MEETS:
+		return smd_meeting_take(comm, &message, error);
 	default:
 		record = record_of(&message);
 		return take_record(comm, &record, error);

@@ -9,6 +9,7 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_message.h"
+#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/repair.h"
 
 /* What a rank has promised of the candidate. */
@@ -63,6 +64,7 @@ static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_m
 	}
 	return serves && asked->nweights == smd_epoch_list_there(comm, asked->dead, NULL) &&
 	       leavers_are_right(comm, asked) && asked->id != 0 &&
+	       asked->exchanged <= SMD_EXCHANGE_BYTES_MAX &&
 	       asked->scale >= SMD_CHUNK_SCALE_LEAST && asked->scale <= SMD_CHUNK_SCALE_MOST;
 }
 
@@ -74,6 +76,7 @@ int smd_epoch_change_take_ahead(
 	const struct smd_epoch_table table = {.dead = asked->dead,
 		.weights = asked->weights,
 		.scale = asked->scale,
+		.exchanged = asked->exchanged,
 		.soon = asked->soon};
 
 	if (asked->first <= agreement->asks) {
@@ -91,6 +94,7 @@ int smd_epoch_change_take_ahead(
 	}
 	agreement->soon = table.soon;
 	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
+		(asked->exchanged && !smd_meeting_holds(comm)) ||
 		comm->stand(comm, asked->id, &table)) {
 		say_no(comm, asked->id);
 	}
@@ -219,6 +223,7 @@ bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table 
 		.dead = table->dead,
 		.first = agreement->asks + 1,
 		.scale = (int8_t)table->scale,
+		.exchanged = table->exchanged,
 		.soon = table->soon,
 		.nweights = (uint16_t)nweights,
 	};

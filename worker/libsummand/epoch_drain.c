@@ -19,7 +19,8 @@ static bool is_of(uint64_t targets, const struct smd_flow *flow)
 static void ask_for(struct smd_comm *comm, uint64_t dead, uint64_t drains)
 {
 	const struct smd_epoch *now = comm->now;
-	struct smd_epoch_table table = {.dead = dead, .scale = now->scale, .soon = true};
+	struct smd_epoch_table table = {
+		.dead = dead, .scale = now->scale, .exchanged = now->exchanged, .soon = true};
 	unsigned n = smd_epoch_list_there(comm, dead, NULL);
 	unsigned *remotes = calloc(n, sizeof(*remotes));
 	uint32_t *weights = calloc(n, sizeof(*weights));

@@ -5,7 +5,7 @@
 
 #include "reduction_server/wire/cursor.h"
 
-#define FIXED_BYTES 43
+#define FIXED_BYTES 47
 _Static_assert(FIXED_BYTES + 8 <= SMD_CONTROL_MAX, "each frame has some number");
 _Static_assert(SMD_STREAMS_MAX + SMD_EPOCH_WEIGHTS_MAX <= UINT16_MAX, "so many can be counted");
 
@@ -30,6 +30,7 @@ size_t smd_epoch_message_encode(const struct smd_epoch_message *message, unsigne
 	smd_writer_put(&writer, message->oldest, 4);
 	smd_writer_put(&writer, (uint8_t)message->scale, 1);
 	smd_writer_put(&writer, message->soon, 1);
+	smd_writer_put(&writer, message->exchanged, 4);
 	smd_writer_put(&writer, message->nstreams, 2);
 	smd_writer_put(&writer, message->nweights, 2);
 	smd_writer_put(&writer, begin, 2);
@@ -75,6 +76,7 @@ int smd_epoch_message_decode(const uint8_t *payload, size_t length, struct smd_e
 	out->oldest = (uint32_t)smd_reader_get(&reader, 4);
 	out->scale = (int8_t)smd_reader_get(&reader, 1);
 	out->soon = smd_reader_get(&reader, 1) != 0;
+	out->exchanged = (uint32_t)smd_reader_get(&reader, 4);
 	out->nstreams = (uint16_t)smd_reader_get(&reader, 2);
 	out->nweights = (uint16_t)smd_reader_get(&reader, 2);
 	out->begin = (uint16_t)smd_reader_get(&reader, 2);

@@ -26,6 +26,8 @@ enum smd_epoch_message_kind {
 	SMD_EPOCH_PROMISED = 5,
 	SMD_EPOCH_CANCEL = 6,
 	SMD_EPOCH_REACHES = 7,
+	SMD_EPOCH_MEET = 8, /* these two: meeting.h */
+	SMD_EPOCH_MEETS = 9,
 };
 
 struct smd_epoch_message {
@@ -33,16 +35,18 @@ struct smd_epoch_message {
 	uint16_t rank;
 	uint32_t epoch;
 	uint64_t dead; /* targets, by number; REACHES: those that the rank has all lanes to again */
-	uint64_t id;   /* RECORD, AHEAD: of its streams */
+	uint64_t id;   /* RECORD, AHEAD: of its streams; MEET, MEETS: of the mesh */
 	uint64_t first;  /* RECORD: F; SEALED, PROMISED: N; PROMISED: one more, or 0, its
 			    streams cannot be joined; AHEAD, REACHES: which one it is, from 1 */
 	uint32_t oldest; /* SEALED, PROMISED, RECORD, CANCEL: no earlier epoch than this one is
 			    needed, but the first; SEALED: or SMD_EPOCH_FORMS */
 	int8_t scale;    /* AHEAD: of chunks */
+	uint32_t exchanged; /* AHEAD: as in an epoch */
 	bool soon;       /* AHEAD: from the next operation on, not from the next but one */
 	uint16_t nstreams;
 	uint16_t nweights;
-	uint64_t streams[SMD_STREAMS_MAX]; /* RECORD: L; SEALED: done; REACHES: the servers' ids */
+	/* RECORD: L; SEALED: done; REACHES: the servers' ids; MEET, MEETS: places (meeting.c) */
+	uint64_t streams[SMD_STREAMS_MAX];
 	uint32_t weights[SMD_EPOCH_WEIGHTS_MAX]; /* AHEAD */
 	/* Of a frame of several: these of its streams and weights, counted one after the other. */
 	uint16_t begin;

@@ -11,6 +11,7 @@
 #include "reduction_server/base/hash.h"
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/epoch_change.h"
+#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/group_epoch.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_joining.h"
@@ -35,6 +36,7 @@
  */
 static void comm_pump(struct smd_comm *comm)
 {
+	smd_exchanges_go(comm);
 	for (struct smd_epoch *epoch = &comm->base; epoch; epoch = epoch->next) {
 		unsigned nflows = epoch->nremotes;
 		unsigned first = (unsigned)((uint64_t)comm->rank * nflows / comm->nranks);
@@ -129,6 +131,7 @@ bool smd_group_poll(struct smd_comm *comm)
 {
 	struct smd_lane *lanes[POLL_LANES_MAX];
 	unsigned n = 0;
+	unsigned exchanging = smd_exchanges_poll(comm);
 
 	/* An operation's repairs and its other chunks are not all of one epoch. */
 	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
@@ -149,7 +152,7 @@ bool smd_group_poll(struct smd_comm *comm)
 			return false;
 		}
 	}
-	return n > 0;
+	return n + exchanging > 0;
 }
 
 /* ---- on callers' threads ---- */

@@ -17,6 +17,7 @@
 #include "worker/libsummand/group_receiver.h"
 #include "worker/libsummand/group_rescue_streams.h"
 #include "worker/libsummand/group_streams.h"
+#include "worker/libsummand/meeting.h"
 #include "worker/libsummand/repair.h"
 #include "worker/libsummand/settle.h"
 #include "worker/libsummand/tuning.h"
@@ -130,6 +131,12 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 		free(comm->tuning);
 		comm->tuning = NULL;
 	}
+	if (comm->tuning) {
+		enum smd_exchange_mode mode = comm->context->config.exchange;
+
+		smd_exchange_choice_begin(&comm->tuning->exchange, mode != SMD_EXCHANGE_OFF,
+			mode == SMD_EXCHANGE_ON);
+	}
 	if (comm->tuning && comm->now != &comm->base) {
 		smd_tuning_go_on(comm->tuning, smd_clock_ns());
 	}
@@ -156,6 +163,18 @@ static void comm_bound_chunks(struct smd_comm *comm)
 	}
 }
 
+/* Has the ranks meet when exchanges are to be tried. */
+static void comm_meet(struct smd_comm *comm)
+{
+	struct smd_exchange_choice *choice = &comm->tuning->exchange;
+
+	comm->tuning->met = smd_meeting_is_ready(comm);
+	if (!comm->tuning->met && smd_exchange_choice_is_due(choice, smd_clock_ns()) &&
+		!smd_meeting_begin(comm)) {
+		smd_exchange_choice_begin(choice, false, false);
+	}
+}
+
 void smd_group_tune(struct smd_comm *comm)
 {
 	struct smd_tuning *tuning = comm->tuning;
@@ -167,12 +186,16 @@ void smd_group_tune(struct smd_comm *comm)
 	if (comm->agreement.reach.hopes) {
 		smd_reach_consider(comm);
 	}
+	if (tuning) {
+		comm_meet(comm);
+	}
 	if (tuning && smd_tuning_searches(tuning, smd_clock_ns())) {
 		comm_bound_chunks(comm);
 	}
 	if (tuning && comm_may_tune(comm) && smd_tuning_want(tuning, smd_clock_ns())) {
 		table.weights = tuning->weights;
 		table.scale = tuning->scale;
+		table.exchanged = smd_tuning_exchange_bytes(tuning);
 		(void)smd_epoch_change_begin(comm, &table);
 	}
 }

@@ -8,6 +8,7 @@
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/advertisement.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/group_rescue_streams.h"
 #include "worker/libsummand/group_streams.h"
 #include "worker/libsummand/path_staged.h"
@@ -144,6 +145,7 @@ void smd_group_fail(struct smd_comm *comm, int err, const char *text)
 	 */
 	smd_group_say_leave(comm);
 	smd_path_staged_abandon(comm);
+	smd_exchanges_close(comm);
 	comm->nopen--;
 	comm_check_operations(comm);
 }
@@ -153,10 +155,12 @@ void smd_group_end_flow(struct smd_flow *flow, int err, const char *text)
 {
 	struct smd_comm *comm = flow->comm;
 	uint64_t end = smd_flow_next_operation(flow);
+	uint64_t lost = smd_exchanges_lost(comm);
 
 	flow->over = true;
 	flow->gone = false;
 	comm_give_reason(comm, err, text);
+	end = lost < end ? lost : end;
 	comm->end = end < comm->end ? end : comm->end;
 	if (smd_operations_are_lost(comm)) {
 		smd_group_fail(comm, err, text);

@@ -5,6 +5,7 @@
 
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/epoch_memory.h"
+#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_rescue_streams.h"
 #include "worker/libsummand/path_staged.h"
@@ -20,6 +21,10 @@ static void comm_leave(struct smd_comm *comm)
 	smd_group_say_leave(comm);
 	smd_group_rescue_end(comm);
 	smd_path_staged_abandon(comm);
+	smd_exchanges_close(comm);
+	if (comm->exchanges && comm->exchanges->mesh) {
+		smd_mesh_count(comm->exchanges->mesh, &context->exchanged);
+	}
 	if (comm->leaving) {
 		event_free(comm->leaving);
 		comm->leaving = NULL;

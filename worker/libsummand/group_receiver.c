@@ -11,6 +11,7 @@
 #include "worker/libsummand/epoch_change.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_memory.h"
+#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/group_failure.h"
 #include "worker/libsummand/group_gone.h"
 #include "worker/libsummand/group_joining.h"
@@ -352,6 +353,15 @@ static void comm_on_told_lost(struct smd_receiver *receiver, const struct smd_re
 	comm->rescue_from_told(comm, (unsigned)(remote->target - comm->context->targets), frame);
 }
 
+static void comm_count(const struct smd_receiver *receiver, struct smd_lane_counts *sum)
+{
+	const struct smd_comm *comm = ((const struct smd_epoch *)receiver)->comm;
+
+	if (comm->exchanges && comm->exchanges->mesh) {
+		smd_mesh_count(comm->exchanges->mesh, sum);
+	}
+}
+
 static void comm_on_settled(struct smd_receiver *receiver)
 {
 	smd_group_settled(comm_of(receiver));
@@ -444,6 +454,7 @@ const struct smd_receiver_ops smd_group_receiver = {
 	.on_drains = comm_on_drains,
 	.on_told_lost = comm_on_told_lost,
 	.uses = comm_uses,
+	.count = comm_count,
 	.on_settled = comm_on_settled,
 	.end = comm_end,
 };

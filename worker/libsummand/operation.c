@@ -4,6 +4,7 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/segment.h"
 #include "worker/libsummand/tuning.h"
 
@@ -94,6 +95,9 @@ static void operation_finish(struct smd_request *operation, int err)
 
 	TAILQ_REMOVE(&comm->operations, operation, link);
 	if (comm->tuning) {
+		if (operation->pieces) {
+			smd_tuning_exchanged(comm->tuning);
+		}
 		smd_tuning_end(comm->tuning, smd_clock_ns());
 	}
 	comm->holding -= operation->holds;
@@ -101,6 +105,9 @@ static void operation_finish(struct smd_request *operation, int err)
 		smd_epochs_forget(operation);
 	}
 	comm->fetching -= operation->path->fetch != NULL;
+	if (operation->pieces) {
+		smd_exchange_end(operation);
+	}
 	if (operation->path->end) {
 		operation->path->end(operation);
 	}
@@ -155,7 +162,7 @@ void smd_operation_check(struct smd_request *operation)
 		return;
 	}
 	if (operation->laid && operation->chunks_done == operation->nchunks &&
-		(operation->holds || operation_complete(operation))) {
+		operation->pieces_done == operation->pieces && (operation->holds || operation_complete(operation))) {
 		operation_return(operation);
 	} else if (operation->comm->state == SMD_COMM_FAILED && operation->comm->nopen == 0) {
 		operation_finish(operation, operation->comm->err);

@@ -64,6 +64,8 @@ struct smd_receiver_ops {
 		const struct smd_frame *frame);
 	/* Whether it has something begun with the shard. */
 	bool (*uses)(const struct smd_receiver *receiver, const struct smd_remote *remote);
+	/* Adds what its lanes to other ranks have moved; NULL: it has none. */
+	void (*count)(const struct smd_receiver *receiver, struct smd_lane_counts *sum);
 	/* What is lost together has been told by now. */
 	void (*on_settled)(struct smd_receiver *receiver);
 	/* On a caller's thread: its context is to be destroyed, and it must be gone before. */

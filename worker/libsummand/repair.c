@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "worker/libsummand/exchange.h"
+
 struct cut {
 	const uint64_t *lost; /* how far each has come; */
 	unsigned nlost;       /* of the others, nothing has */
@@ -266,6 +268,13 @@ int smd_repair_lay(struct smd_request *operation, struct smd_error *error)
 	operation->leaves_copies = smd_history_takes(
 		home->deal, comm->nranks, operation->count * operation->element_bytes);
 	operation->first_chunk = home->next_chunk;
+	if (smd_exchange_takes(operation, home)) {
+		operation->nchunks = 0;
+		operation->laid = true;
+		ret = smd_exchange_lay(operation);
+		return ret ? smd_error_set(error, ENOMEM, "out of memory") : 0;
+	}
+	smd_exchange_refuse(operation);
 	home->next_chunk += operation->nchunks;
 	operation->laid = true;
 	for (struct smd_epoch *epoch = home->next; ret == 0 && epoch; epoch = epoch->next) {

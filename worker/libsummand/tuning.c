@@ -145,7 +145,10 @@ void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns
 		tuning->bytes = 0;
 		tuning->skipped = 0;
 		tuning->largest = 0;
+		tuning->together = 0;
+		tuning->exchanged = false;
 	}
+	tuning->together++;
 	tuning->largest = bytes > tuning->largest ? bytes : tuning->largest;
 	tuning->bytes += bytes;
 }
@@ -155,10 +158,30 @@ void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes)
 	tuning->skipped += bytes;
 }
 
+void smd_tuning_exchanged(struct smd_tuning *tuning)
+{
+	tuning->exchanged = true;
+}
+
+uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning)
+{
+	return tuning->cause == SMD_TUNING_EXCHANGES ? tuning->exchange.wanted
+						     : tuning->exchange.limit;
+}
+
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (--tuning->in_flight == 0 && smd_tuning_counts(tuning->bytes, tuning->skipped)) {
-		uint64_t ns = now_ns - tuning->began_ns;
+	uint64_t ns = now_ns - tuning->began_ns;
+
+	if (--tuning->in_flight) {
+		return;
+	}
+	if (tuning->together == 1) {
+		tuning->fresh |= smd_exchange_choice_took(
+			&tuning->exchange, tuning->bytes, tuning->exchanged, ns, now_ns);
+	}
+	/* What goes from rank to rank says nothing of servers. */
+	if (!tuning->exchanged && smd_tuning_counts(tuning->bytes, tuning->skipped)) {
 		uint64_t less = tuning->usual - tuning->usual / USUAL_TIMES;
 
 		tuning->usual = tuning->largest > less ? tuning->largest : less;
@@ -268,9 +291,24 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return true;
 }
 
+/* Where the present times are of other shards or chunks on trial, they say nothing of exchanges. */
+static bool exchanges_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	return tuning->met &&
+	       (smd_exchange_choice_is_on_trial(&tuning->exchange) ||
+		       (!smd_chunk_search_is_on_trial(&tuning->search) &&
+			       !smd_shard_choice_is_on_trial(&tuning->choice))) &&
+	       smd_exchange_choice_want(&tuning->exchange, now_ns);
+}
+
 /* Of the trials of shards and of chunks one is on at a time, and shards come first. */
 static bool trials_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
+	if (smd_exchange_choice_is_due(&tuning->exchange, now_ns) &&
+		!smd_chunk_search_is_on_trial(&tuning->search) &&
+		!smd_shard_choice_is_on_trial(&tuning->choice)) {
+		return false; /* that one is next, when ranks have met */
+	}
 	if (!smd_chunk_search_is_on_trial(&tuning->search)) {
 		tuning->cause = SMD_TUNING_SHARDS;
 		if (smd_shard_choice_want(&tuning->choice, now_ns)) {
@@ -343,6 +381,10 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 	tuning->cause = SMD_TUNING_SERVERS;
 	if (servers_want(tuning, now_ns) || smd_server_choice_is_on_trial(&tuning->servers)) {
 		return tuning->servers.wanted != tuning->servers.without;
+	}
+	tuning->cause = SMD_TUNING_EXCHANGES;
+	if (exchanges_want(tuning, now_ns)) {
+		return true;
 	}
 	tuning->cause = SMD_TUNING_WEIGHTS;
 	return weights_want(tuning, now_ns) || trials_want(tuning, now_ns);
@@ -433,6 +475,9 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		forget_rates(tuning);
 		smd_server_choice_applied(&tuning->servers, now_ns);
 		break;
+	case SMD_TUNING_EXCHANGES:
+		smd_exchange_choice_applied(&tuning->exchange);
+		break;
 	case SMD_TUNING_SHARDS:
 		smd_shard_choice_applied(&tuning->choice);
 		break;
@@ -440,6 +485,9 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		smd_chunk_search_applied(&tuning->search);
 		smd_balance_forget(&tuning->balance);
 		break;
+	}
+	if (tuning->cause != SMD_TUNING_EXCHANGES) {
+		smd_exchange_choice_forget(&tuning->exchange);
 	}
 	smd_server_choice_forget(&tuning->servers);
 	smd_shard_choice_forget(&tuning->choice);

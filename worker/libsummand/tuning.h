@@ -1,7 +1,8 @@
 /*
  * What rank 0 sees of its operations, and which table they should have therefore: rates
  * (measured_rate.h), weights (balance.h), which servers (server_choice.h), the number of their shards
- * (shard_choice.h) and the size of chunks (chunk_search.h), of which one is changed at a time. There
+ * (shard_choice.h), the size of chunks (chunk_search.h), and what goes from rank to rank instead
+ * (exchange_choice.h), of which one is changed at a time. There
  * are only so many tables in a minute, whatever is seen.
  *
  * Shards that nothing is dealt to are in no other account: those in use have *places*, in the order
@@ -14,6 +15,7 @@
 
 #include "worker/libsummand/balance.h"
 #include "worker/libsummand/chunk_search.h"
+#include "worker/libsummand/exchange_choice.h"
 #include "worker/libsummand/measured_rate.h"
 #include "worker/libsummand/rate_trial.h"
 #include "worker/libsummand/refusals.h"
@@ -35,6 +37,7 @@ enum smd_tuning_cause {
 	SMD_TUNING_RATES,
 	SMD_TUNING_WEIGHTS,
 	SMD_TUNING_SERVERS,
+	SMD_TUNING_EXCHANGES,
 	SMD_TUNING_SHARDS,
 	SMD_TUNING_CHUNKS,
 };
@@ -55,6 +58,8 @@ struct smd_tuning {
 	struct smd_shard_choice choice;
 	struct smd_server_choice servers;
 	struct smd_chunk_search search;
+	struct smd_exchange_choice exchange;
+	bool met; /* ranks can do operations among themselves */
 	unsigned nshards; /* that there are; as many as the balance's have a place */
 	struct smd_tuning_shard *shards;
 	uint64_t looked_ns; /* who decides was looked at last; */
@@ -74,6 +79,8 @@ struct smd_tuning {
 	unsigned tables;             /* that may be had, */
 	uint64_t tables_ns;          /* since when there is one more each TABLE_EVERY_NS */
 	unsigned in_flight;
+	unsigned together; /* since none was */
+	bool exchanged;    /* ranks did some of these among themselves */
 	uint64_t largest;  /* bytes of an operation, of those in flight, */
 	uint64_t usual;    /* and lately, which small ones bring down slowly */
 	uint64_t began_ns; /* what is in flight together, */
@@ -98,6 +105,12 @@ void smd_tuning_bound_chunks(struct smd_tuning *tuning, int least, int most);
 /* An operation begins, or ends. */
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns);
+
+/* Of what is in flight ranks do some among themselves. */
+void smd_tuning_exchanged(struct smd_tuning *tuning);
+
+/* Operations of so many bytes ranks shall do among themselves, by the table that is wanted. */
+uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning);
 
 /* Of what is in flight so many bytes more, of both ways, were zeros and did not cross. */
 void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes);

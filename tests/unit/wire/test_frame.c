@@ -225,7 +225,7 @@ static void kinds_have_their_numbers(void **state)
 	static const char *const names[] = {NULL, "HELLO", "WELCOME", "REFUSE", "JOIN", "JOINED",
 		"LEAVE", "INPUT", "RESULT", "ABORT", "LATE", "PING", "PONG", "GONE", "AGREE",
 		"LEFT", "GREET", "ACCEPT", "BUFFERS", "POST", "DATA", "CHALLENGE", "PROOF", "IDLE",
-		"SHRINK", "SHRUNK", "HELD", "DRAINS", "PAIR", "ZEROS", "OTHERS", "LOST"};
+		"SHRINK", "SHRUNK", "HELD", "DRAINS", "PAIR", "ZEROS", "OTHERS", "LOST", "MESH"};
 
 	(void)state;
 	assert_int_equal(SMD_FRAME_KIND_END, 32);

@@ -1,0 +1,179 @@
+/* Tries exchanges of the sizes that a program uses, and keeps what is faster. */
+#include "worker/libsummand/exchange_choice.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "worker/libsummand/backoff.h"
+
+#define ENTRY_NS      1000000u /* shorter operations are taken together until they took so long */
+#define SKIPPED       2u       /* after a change: lanes have rested */
+#define FASTER        0.97
+#define LOST          1.3 /* so much longer, each of the first times: */
+#define LOST_TIMES    3u
+#define PAUSE_NS      (10 * SMD_SECOND_NS)
+#define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
+
+static unsigned size_of(uint64_t bytes)
+{
+	unsigned size = 0;
+
+	while (size < 64 && (uint64_t)1 << size < bytes) {
+		size++;
+	}
+	return size;
+}
+
+static uint32_t bytes_of(unsigned size)
+{
+	return (uint32_t)1 << size;
+}
+
+static void times_forget(struct smd_exchange_times *times)
+{
+	*times = (struct smd_exchange_times){.count = 0};
+}
+
+static void times_took(struct smd_exchange_times *times, uint64_t bytes, uint64_t ns)
+{
+	if (times->skipped < SKIPPED) {
+		times->skipped++;
+		return;
+	}
+	times->entry_ns += ns;
+	times->entry_bytes += bytes;
+	if (times->entry_ns >= ENTRY_NS) {
+		times->each[times->count++ % SMD_EXCHANGE_TIMES] =
+			(double)times->entry_ns / (double)times->entry_bytes;
+		times->entry_ns = 0;
+		times->entry_bytes = 0;
+	}
+}
+
+static int compare(const void *left, const void *right)
+{
+	double a = *(const double *)left;
+	double b = *(const double *)right;
+
+	return (a > b) - (a < b);
+}
+
+/* Of as many as a verdict is on. */
+static double times_median(const struct smd_exchange_times *times)
+{
+	double sorted[SMD_EXCHANGE_TIMES];
+
+	memcpy(sorted, times->each, sizeof(sorted));
+	qsort(sorted, SMD_EXCHANGE_TIMES, sizeof(sorted[0]), compare);
+	return (sorted[(SMD_EXCHANGE_TIMES - 1) / 2] + sorted[SMD_EXCHANGE_TIMES / 2]) / 2;
+}
+
+static bool times_are_enough(const struct smd_exchange_times *times)
+{
+	return times->count >= SMD_EXCHANGE_TIMES;
+}
+
+void smd_exchange_choice_begin(struct smd_exchange_choice *choice, bool possible, bool always)
+{
+	*choice = (struct smd_exchange_choice){.possible = possible, .always = always};
+	for (unsigned size = 0; size < SMD_EXCHANGE_SIZES; size++) {
+		choice->pause_ns[size] = PAUSE_NS;
+	}
+}
+
+bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes, bool exchanged,
+	uint64_t ns, uint64_t now_ns)
+{
+	unsigned size = size_of(bytes);
+	bool on_trial = smd_exchange_choice_is_on_trial(choice);
+
+	choice->seen = true;
+	if (!choice->possible || bytes == 0 || size >= SMD_EXCHANGE_SIZES) {
+		return choice->always;
+	}
+	if (on_trial && exchanged && size == choice->size) {
+		times_took(&choice->trial, bytes, ns);
+	} else if (!on_trial && !exchanged && now_ns >= choice->next_ns[size]) {
+		times_took(&choice->servers[size], bytes, ns);
+		choice->size = size;
+	}
+	return true;
+}
+
+bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64_t now_ns)
+{
+	if (choice->always) {
+		return choice->seen && choice->settled == 0;
+	}
+	return choice->possible && !smd_exchange_choice_is_on_trial(choice) &&
+	       times_are_enough(&choice->servers[choice->size]) && bytes_of(choice->size) > choice->settled &&
+	       now_ns >= choice->next_ns[choice->size];
+}
+
+static bool trial_has_lost(const struct smd_exchange_choice *choice)
+{
+	double settled = times_median(&choice->servers[choice->size]);
+	unsigned n = choice->trial.count;
+
+	if (n < LOST_TIMES || n >= SMD_EXCHANGE_TIMES) {
+		return false;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		if (choice->trial.each[i] < LOST * settled) {
+			return false;
+		}
+	}
+	return true;
+}
+
+/* Whether the trial is over, and lost. */
+static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
+{
+	bool lost = trial_has_lost(choice);
+
+	if (!lost && !times_are_enough(&choice->trial)) {
+		return false;
+	}
+	if (!lost && times_median(&choice->trial) <= FASTER * times_median(&choice->servers[choice->size])) {
+		choice->settled = choice->limit;
+		return false;
+	}
+	choice->next_ns[choice->size] =
+		now_ns + smd_backoff_next(&choice->pause_ns[choice->size], PAUSE_MOST_NS);
+	choice->wanted = choice->settled;
+	return true;
+}
+
+bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_ns)
+{
+	if (choice->always) {
+		choice->wanted = bytes_of(SMD_EXCHANGE_SIZES - 1);
+		return choice->limit != choice->wanted;
+	}
+	if (smd_exchange_choice_is_on_trial(choice)) {
+		return judge(choice, now_ns);
+	}
+	if (!smd_exchange_choice_is_due(choice, now_ns)) {
+		return false;
+	}
+	choice->wanted = bytes_of(choice->size);
+	return true;
+}
+
+void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
+{
+	choice->limit = choice->wanted;
+	choice->settled = choice->always ? choice->limit : choice->settled;
+	times_forget(&choice->trial);
+}
+
+void smd_exchange_choice_forget(struct smd_exchange_choice *choice)
+{
+	times_forget(&choice->trial);
+	for (unsigned size = 0; size < SMD_EXCHANGE_SIZES; size++) {
+		if (!smd_exchange_choice_is_on_trial(choice) || size != choice->size) {
+			times_forget(&choice->servers[size]);
+		}
+	}
+}

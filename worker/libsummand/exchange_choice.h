@@ -1,0 +1,65 @@
+/*
+ * Which operations ranks should do among themselves (exchange.h), by what rank 0 sees
+ * (specs/design/exchange.md).
+ *
+ * Of operations that were in flight alone it keeps times by their *size*, a power of two of bytes:
+ * first by servers, then, when ranks have met, of one size on trial as exchanges. What wins is kept
+ * for that size and all smaller ones; what does not is tried again later each time.
+ *
+ * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
+ */
+#ifndef SMD_LIBSUMMAND_EXCHANGE_CHOICE_H
+#define SMD_LIBSUMMAND_EXCHANGE_CHOICE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SMD_EXCHANGE_SIZES 23u /* up to 4 MiB; operations of size s have at most 2^s bytes */
+#define SMD_EXCHANGE_TIMES 6u  /* that a verdict is on */
+
+struct smd_exchange_times {
+	double each[SMD_EXCHANGE_TIMES]; /* ns per byte, of operations that took long enough together */
+	unsigned count;
+	unsigned skipped;
+	uint64_t entry_ns; /* of the next one of these */
+	uint64_t entry_bytes;
+};
+
+struct smd_exchange_choice {
+	bool possible; /* ranks have met, or may */
+	bool always;   /* no trials: all that may be */
+	bool seen;     /* some operation has ended */
+	uint32_t settled; /* bytes: operations of so many are exchanges, by the last trial that was won; */
+	uint32_t limit;   /* are now: else a trial is on; */
+	uint32_t wanted;  /* and shall be from the next table on */
+	unsigned size;    /* on trial, or to be */
+	struct smd_exchange_times trial;
+	struct smd_exchange_times servers[SMD_EXCHANGE_SIZES];
+	uint64_t next_ns[SMD_EXCHANGE_SIZES];  /* no trial of the size before */
+	uint64_t pause_ns[SMD_EXCHANGE_SIZES]; /* after the next one of it that is lost */
+};
+
+/* With none at first. */
+void smd_exchange_choice_begin(struct smd_exchange_choice *choice, bool possible, bool always);
+
+/* An operation alone has taken so long; whether that says something new. */
+bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes, bool exchanged,
+	uint64_t ns, uint64_t now_ns);
+
+/* A trial is on, or would begin if ranks had met. */
+static inline bool smd_exchange_choice_is_on_trial(const struct smd_exchange_choice *choice)
+{
+	return choice->limit != choice->settled;
+}
+bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64_t now_ns);
+
+/* Whether another limit should be used: choice->wanted. Ranks have met. */
+bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_ns);
+
+/* The limit that was wanted is in use from now on. */
+void smd_exchange_choice_applied(struct smd_exchange_choice *choice);
+
+/* Something else has changed: times begin again. */
+void smd_exchange_choice_forget(struct smd_exchange_choice *choice);
+
+#endif

@@ -1,0 +1,278 @@
+/* Names who is late, asks who may not agree, and gives up what a lost rank is needed for. */
+#include "worker/libsummand/exchange_watch.h"
+
+#include <errno.h>
+#include <event2/event.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
+#include "reduction_server/wire/cursor.h"
+
+#define LOOK_NS     500000000u
+#define ASK_LOOKS   2u /* after so many, and then ... */
+#define LATE_LOOKS  (SMD_LATE_MOST_S * SMD_SECOND_NS / LOOK_NS)
+#define AHEAD_LOOKS 2u /* ... so many before the next word of who is late */
+#define WORD_NS     (2 * SMD_SECOND_NS) /* for a server's word of what has happened to a rank */
+
+/* `open` of MESH 5: what has been begun as the operation. */
+enum { NOTHING, AN_EXCHANGE, SOMETHING_ELSE };
+
+/* ---- who is late ---- */
+
+/* "rank 1 (worker-1), rank 2 (worker-2)"; how many. */
+static unsigned name_missing(const struct smd_exchange *exchange, char *text, size_t size)
+{
+	const struct smd_comm *comm = exchange->operation->comm;
+	unsigned n = 0;
+	size_t used = 0;
+
+	text[0] = '\0';
+	for (unsigned r = 0; r < comm->nranks && used < size; r++) {
+		if (smd_exchange_needs(exchange, r)) {
+			used += (size_t)snprintf(text + used, size - used, "%srank %u (%.24s)",
+				n ? ", " : "", r, comm->exchanges->mesh->peers[r].name);
+			n++;
+		}
+	}
+	return n;
+}
+
+/* As the shards' word of it (LATE). */
+static void tell_late(struct smd_exchange *exchange)
+{
+	struct smd_comm *comm = exchange->operation->comm;
+	struct smd_exchanges *exchanges = comm->exchanges;
+	char ranks[SMD_ERROR_TEXT_MAX / 2];
+	char text[SMD_ERROR_TEXT_MAX];
+	unsigned n = 1;
+
+	if (exchange->hub == comm->rank) {
+		n = name_missing(exchange, ranks, sizeof(ranks));
+	} else if (exchanges->late[0]) {
+		n = exchanges->nlate;
+		snprintf(ranks, sizeof(ranks), "%s", exchanges->late);
+	} else {
+		return; /* the hub has all, or has not answered: it is silent, and servers find that */
+	}
+	snprintf(text, sizeof(text), "%s %s %llu s late for operation %llu of group %.60s", ranks,
+		n == 1 ? "is" : "are",
+		(unsigned long long)((smd_clock_ns() - exchange->begun_ns) / SMD_SECOND_NS),
+		(unsigned long long)exchange->operation->sequence, comm->group);
+	smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
+	smd_progress_lock(&comm->context->progress);
+	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", text);
+	snprintf(comm->late, sizeof(comm->late), "%s", text);
+	smd_progress_unlock(&comm->context->progress);
+}
+
+/* ---- what others have begun ---- */
+
+static void ask(const struct smd_exchange *exchange)
+{
+	const struct smd_comm *comm = exchange->operation->comm;
+
+	comm->exchanges->late[0] = '\0';
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		struct smd_lane *lane =
+			r == comm->rank ? NULL : comm->exchanges->mesh->peers[r].lane;
+		struct smd_frame frame = {.kind = SMD_FRAME_MESH,
+			.window = SMD_MESH_ASKS,
+			.rank = comm->rank,
+			.operation = exchange->operation->sequence,
+			.offset = exchange->first};
+
+		if (lane && smd_exchange_needs(exchange, r)) {
+			(void)smd_lane_send_control(lane, &frame, NULL, 0);
+		}
+	}
+}
+
+static const struct smd_request *find(const struct smd_comm *comm, uint64_t sequence)
+{
+	const struct smd_request *operation;
+
+	TAILQ_FOREACH (operation, &comm->operations, link) {
+		if (operation->sequence == sequence) {
+			return operation;
+		}
+	}
+	return NULL;
+}
+
+static void answer(struct smd_mesh_peer *peer, const struct smd_frame *asked)
+{
+	struct smd_comm *comm = ((struct smd_exchanges *)peer->mesh->owner)->comm;
+	const struct smd_request *operation = find(comm, asked->operation);
+	const struct smd_exchange *exchange =
+		smd_exchange_find(comm->exchanges, asked->operation, asked->offset);
+	struct smd_frame frame = {.operation = asked->operation};
+	uint8_t payload[SMD_CONTROL_MAX];
+	struct smd_writer writer = {.start = payload, .size = sizeof(payload)};
+	char ranks[SMD_ERROR_TEXT_MAX / 2] = "";
+
+	if (operation) {
+		smd_exchange_shape(operation, &frame);
+		frame.open = !operation->laid    ? NOTHING
+			     : operation->pieces ? AN_EXCHANGE
+						 : SOMETHING_ELSE;
+	}
+	if (exchange && exchange->begun && exchange->hub == comm->rank) {
+		frame.chunk = name_missing(exchange, ranks, sizeof(ranks));
+	}
+	frame.kind = SMD_FRAME_MESH;
+	frame.window = SMD_MESH_TELLS;
+	frame.rank = comm->rank;
+	smd_writer_put_string(&writer, ranks);
+	(void)smd_lane_send_control(peer->lane, &frame, payload, writer.used);
+}
+
+static int take_answer(struct smd_mesh_peer *peer, const struct smd_frame *frame,
+	const uint8_t *payload, struct smd_error *error)
+{
+	struct smd_exchanges *exchanges = peer->mesh->owner;
+	const struct smd_request *operation = find(exchanges->comm, frame->operation);
+	struct smd_reader reader = {.at = payload, .left = frame->length};
+	char ranks[SMD_ERROR_TEXT_MAX / 2];
+
+	smd_reader_get_string(&reader, ranks, sizeof(ranks));
+	if (reader.failed || reader.left) {
+		return smd_error_set(error, EPROTO, "MESH: the answer must name ranks");
+	}
+	if (!operation || !operation->pieces) {
+		return 0; /* it is over */
+	}
+	if (frame->open == SOMETHING_ELSE) {
+		smd_exchange_disagrees(exchanges->comm, peer, frame, operation);
+	} else if (frame->open == AN_EXCHANGE && ranks[0]) {
+		exchanges->nlate = (unsigned)frame->chunk;
+		snprintf(exchanges->late, sizeof(exchanges->late), "%s", ranks);
+	} else if (frame->open == NOTHING) {
+		exchanges->nlate = 1;
+		snprintf(exchanges->late, sizeof(exchanges->late), "rank %u (%.24s)", peer->rank,
+			peer->name);
+	}
+	return 0;
+}
+
+int smd_exchange_watch_take(struct smd_mesh_peer *peer, const struct smd_frame *frame,
+	const uint8_t *payload, struct smd_error *error)
+{
+	if (frame->window == SMD_MESH_TELLS) {
+		return take_answer(peer, frame, payload, error);
+	}
+	if (frame->window != SMD_MESH_ASKS || frame->length) {
+		return smd_error_set(error, EPROTO, "MESH: must ask or tell, got %u", frame->window);
+	}
+	answer(peer, frame);
+	return 0;
+}
+
+/* ---- what cannot be done ---- */
+
+/* Nobody else has said why, and says more. */
+static bool give_up_lost(struct smd_exchange *exchange, uint64_t now)
+{
+	struct smd_comm *comm = exchange->operation->comm;
+	char text[SMD_ERROR_TEXT_MAX];
+
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		const struct smd_mesh_peer *peer = &comm->exchanges->mesh->peers[r];
+
+		if (smd_exchange_needs(exchange, r) && !peer->lane &&
+			now - peer->lost_ns > WORD_NS) {
+			snprintf(text, sizeof(text),
+				"group %.80s: the connection between rank %u (%.60s) and rank %u "
+				"(%.60s) has ended (%s), so operation %llu cannot be done",
+				comm->group, comm->rank, comm->context->config.replica, r,
+				peer->name, peer->why,
+				(unsigned long long)exchange->operation->sequence);
+			smd_comm_fault(comm, -ECONNRESET, text);
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What ranks that are lost have sent before has come by now. */
+static bool give_up_ended(struct smd_exchange *exchange, uint64_t now)
+{
+	struct smd_comm *comm = exchange->operation->comm;
+	struct smd_exchanges *exchanges = comm->exchanges;
+
+	if (comm->end == SMD_COMM_NO_END) {
+		return false;
+	}
+	if (exchanges->ended_ns == 0) {
+		exchanges->ended_ns = now;
+	}
+	if (now - exchanges->ended_ns <= WORD_NS) {
+		return false;
+	}
+	smd_comm_fault(comm, comm->err, comm->error.text);
+	return true;
+}
+
+/* ---- looks ---- */
+
+static struct smd_exchange *find_oldest(const struct smd_exchanges *exchanges)
+{
+	struct smd_exchange *exchange;
+
+	TAILQ_FOREACH (exchange, &exchanges->list, link) {
+		if (exchange->begun && !exchange->has_result) {
+			return exchange;
+		}
+	}
+	return NULL;
+}
+
+static void look_at(struct smd_exchange *exchange, uint64_t now)
+{
+	exchange->looks++;
+	if (give_up_ended(exchange, now) || give_up_lost(exchange, now)) {
+		return;
+	}
+	if (exchange->looks == ASK_LOOKS ||
+		(exchange->looks + AHEAD_LOOKS) % LATE_LOOKS == 0) {
+		ask(exchange);
+	}
+	if (exchange->looks % LATE_LOOKS == 0) {
+		tell_late(exchange);
+	}
+}
+
+static void watch_again(struct smd_exchanges *exchanges)
+{
+	const struct timeval soon = {0, LOOK_NS / 1000};
+
+	exchanges->watches = evtimer_add(exchanges->watch, &soon) == 0;
+}
+
+static void on_look(evutil_socket_t fd, short what, void *arg)
+{
+	struct smd_exchanges *exchanges = arg;
+	struct smd_exchange *oldest = find_oldest(exchanges);
+
+	(void)fd;
+	(void)what;
+	exchanges->watches = false;
+	if (oldest) {
+		look_at(oldest, smd_clock_ns());
+	}
+	if (exchanges->begun) {
+		watch_again(exchanges);
+	}
+}
+
+void smd_exchange_watch_begin(struct smd_exchanges *exchanges)
+{
+	if (!exchanges->watch) {
+		exchanges->watch =
+			evtimer_new(exchanges->comm->context->progress.base, on_look, exchanges);
+	}
+	if (exchanges->watch && !exchanges->watches) {
+		watch_again(exchanges);
+	}
+}

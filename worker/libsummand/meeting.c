@@ -1,0 +1,312 @@
+/* Says MEET and MEETS, takes them, and makes this rank's mesh. */
+#include "worker/libsummand/meeting.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "reduction_server/base/bytes.h"
+#include "reduction_server/base/log.h"
+#include "reduction_server/transport/address.h"
+#include "worker/libsummand/epoch_carrier.h"
+#include "worker/libsummand/epoch_message.h"
+#include "worker/libsummand/exchange.h"
+
+/* A place as the numbers of a message: address, port, secret. */
+#define PLACE_NUMBERS (2 + 1 + SMD_NONCE_SIZE / 8)
+_Static_assert(PLACE_NUMBERS > 1, "one number says whether a rank has all lanes");
+_Static_assert(SMD_MESH_RANKS_MAX * PLACE_NUMBERS <= SMD_STREAMS_MAX, "one message tells of all");
+
+/* ---- places ---- */
+
+static void place_encode(const struct smd_mesh_place *place, uint64_t numbers[PLACE_NUMBERS])
+{
+	numbers[0] = smd_get64(place->address);
+	numbers[1] = smd_get64(place->address + 8);
+	numbers[2] = place->port;
+	for (unsigned i = 0; i < SMD_NONCE_SIZE / 8; i++) {
+		numbers[3 + i] = smd_get64(place->secret + 8 * i);
+	}
+}
+
+static void place_decode(const uint64_t numbers[PLACE_NUMBERS], struct smd_mesh_place *out)
+{
+	smd_put64(out->address, numbers[0]);
+	smd_put64(out->address + 8, numbers[1]);
+	out->port = (uint16_t)numbers[2];
+	for (unsigned i = 0; i < SMD_NONCE_SIZE / 8; i++) {
+		smd_put64(out->secret + 8 * i, numbers[3 + i]);
+	}
+}
+
+/* That of the lanes to servers: one that other hosts reach, if there is one. */
+static bool own_address(const struct smd_context *context, uint8_t out[16])
+{
+	bool found = false;
+
+	for (unsigned i = 0; i < context->remotes.count; i++) {
+		const struct smd_lane *lane = context->remotes.each[i]->lane;
+		uint8_t address[16];
+
+		if (lane && smd_lane_local_address(lane, address) &&
+			(!found || smd_address_bytes_stay_here(out))) {
+			memcpy(out, address, sizeof(address));
+			found = true;
+		}
+	}
+	return found;
+}
+
+static bool has_tcp(const struct smd_config *config)
+{
+	bool has = false;
+
+	for (unsigned i = 0; i < config->ntransports; i++) {
+		has |= strcmp(config->transports[i]->name, "tcp") == 0;
+	}
+	return has;
+}
+
+/* Why this rank has no mesh; NULL: it may. */
+static const char *why_not(const struct smd_comm *comm)
+{
+	const struct smd_context *context = comm->context;
+	const struct smd_config *config = &context->config;
+
+	if (comm->nranks > SMD_MESH_RANKS_MAX) {
+		return "there are more than 16";
+	}
+	if (config->exchange == SMD_EXCHANGE_OFF) {
+		return "SUMMAND_EXCHANGE is off";
+	}
+	if (config->encrypt) {
+		return "lanes are encrypted";
+	}
+	if (!has_tcp(config) || !context->streams) {
+		return "lanes are not TCP's";
+	}
+	return context->staging.ops || !context->exchanges ? "memory may be a device's" : NULL;
+}
+
+static void tell_why(const struct smd_comm *comm, const char *why)
+{
+	smd_log(SMD_LOG_INFO, "libsummand",
+		"group %s: small operations do not go from rank to rank: %s", comm->group, why);
+}
+
+/* ---- a rank ---- */
+
+static bool make_mesh(struct smd_exchanges *exchanges)
+{
+	struct smd_comm *comm = exchanges->comm;
+	struct smd_context *context = comm->context;
+	struct smd_error error = {""};
+	const char *why = why_not(comm);
+	uint8_t address[16];
+
+	if (!why && !own_address(context, address)) {
+		why = "the own address is not known";
+	}
+	if (!why) {
+		exchanges->mesh = smd_mesh_create(context->progress.base, &context->config, address,
+			comm->nranks, comm->rank, &smd_exchange_mesh_user, exchanges, &error);
+		why = exchanges->mesh ? NULL : error.text;
+	}
+	if (why) {
+		tell_why(comm, why);
+	}
+	return exchanges->mesh != NULL;
+}
+
+static void say_meets(struct smd_exchanges *exchanges, const uint64_t *numbers, unsigned n)
+{
+	struct smd_epoch_message message = {.kind = SMD_EPOCH_MEETS,
+		.epoch = exchanges->comm->now->index,
+		.id = exchanges->meeting.id,
+		.nstreams = (uint16_t)n};
+
+	memcpy(message.streams, numbers, n * sizeof(*numbers));
+	smd_epoch_say(exchanges->comm, &message);
+}
+
+/* It comes through every server. */
+static int take_meet(struct smd_comm *comm, const struct smd_epoch_message *message,
+	struct smd_error *error)
+{
+	struct smd_exchanges *exchanges = smd_exchanges_get(comm);
+	struct smd_meeting *meeting = exchanges ? &exchanges->meeting : NULL;
+	uint64_t numbers[PLACE_NUMBERS];
+
+	if (!meeting) {
+		return 0; /* rank 0 asks for nothing before all have answered */
+	}
+	if (message->nstreams && message->nstreams != comm->nranks * PLACE_NUMBERS) {
+		return smd_error_set(error, EPROTO, "AGREE: MEET must tell of %u ranks, got %u numbers",
+			comm->nranks, message->nstreams);
+	}
+	if (meeting->id == 0 && !message->nstreams && message->id) {
+		meeting->id = message->id;
+		if (make_mesh(exchanges)) {
+			place_encode(&exchanges->mesh->place, numbers);
+		}
+		say_meets(exchanges, numbers, exchanges->mesh ? PLACE_NUMBERS : 0);
+	} else if (message->nstreams && meeting->id == message->id && !meeting->listed &&
+		   exchanges->mesh) {
+		meeting->listed = true;
+		for (unsigned r = 0; r < comm->nranks; r++) {
+			place_decode(message->streams + (size_t)r * PLACE_NUMBERS,
+				&meeting->places[r]);
+		}
+		smd_mesh_connect(exchanges->mesh, meeting->id, meeting->places);
+	}
+	return 0;
+}
+
+/* ---- rank 0 ---- */
+
+static void list_places(struct smd_exchanges *exchanges)
+{
+	struct smd_comm *comm = exchanges->comm;
+	struct smd_meeting *meeting = &exchanges->meeting;
+	struct smd_epoch_message message = {.kind = SMD_EPOCH_MEET,
+		.epoch = comm->now->index,
+		.id = meeting->id,
+		.nstreams = (uint16_t)(comm->nranks * PLACE_NUMBERS)};
+
+	meeting->listed = true;
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		place_encode(&meeting->places[r], message.streams + (size_t)r * PLACE_NUMBERS);
+	}
+	smd_epoch_say(comm, &message);
+	smd_mesh_connect(exchanges->mesh, meeting->id, meeting->places);
+}
+
+static uint32_t all_ranks(const struct smd_comm *comm)
+{
+	return (uint32_t)((1u << comm->nranks) - 1);
+}
+
+static void fail(struct smd_exchanges *exchanges, unsigned rank)
+{
+	struct smd_meeting *meeting = &exchanges->meeting;
+
+	if (!meeting->failed && rank) {
+		smd_log(SMD_LOG_INFO, "libsummand",
+			"group %s: small operations do not go from rank to rank: rank %u cannot, as "
+			"its log says (SUMMAND_LOG=info)",
+			exchanges->comm->group, rank);
+	}
+	meeting->failed = true;
+	if (exchanges->mesh) {
+		smd_mesh_close(exchanges->mesh);
+	}
+}
+
+static void note_made(struct smd_exchanges *exchanges, unsigned rank)
+{
+	struct smd_meeting *meeting = &exchanges->meeting;
+
+	meeting->meets |= 1u << rank;
+	if (meeting->meets == all_ranks(exchanges->comm) && !meeting->ready && !meeting->failed) {
+		meeting->ready = true;
+		smd_log(SMD_LOG_DEBUG, "libsummand", "group %s: all ranks have met",
+			exchanges->comm->group);
+	}
+}
+
+static void take_meets(struct smd_exchanges *exchanges, const struct smd_epoch_message *message)
+{
+	struct smd_meeting *meeting = &exchanges->meeting;
+	unsigned rank = message->rank;
+
+	if (message->nstreams == PLACE_NUMBERS) {
+		if (meeting->placed >> rank & 1) {
+			return;
+		}
+		place_decode(message->streams, &meeting->places[rank]);
+		meeting->placed |= 1u << rank;
+		if (meeting->placed == all_ranks(exchanges->comm)) {
+			list_places(exchanges);
+		}
+	} else if (message->nstreams == 1 && message->streams[0]) {
+		note_made(exchanges, rank);
+	} else {
+		fail(exchanges, rank);
+	}
+}
+
+bool smd_meeting_begin(struct smd_comm *comm)
+{
+	struct smd_exchanges *exchanges = smd_exchanges_get(comm);
+	struct smd_epoch_message message = {.kind = SMD_EPOCH_MEET, .epoch = comm->now->index};
+
+	if (!exchanges || exchanges->meeting.id || exchanges->meeting.failed) {
+		return exchanges && !exchanges->meeting.failed;
+	}
+	if (!make_mesh(exchanges) || smd_epoch_draw_id(comm, &message.id)) {
+		fail(exchanges, 0);
+		return false;
+	}
+	exchanges->meeting.id = message.id;
+	exchanges->meeting.places[0] = exchanges->mesh->place;
+	exchanges->meeting.placed = 1;
+	smd_epoch_say(comm, &message);
+	return true;
+}
+
+/* ---- all ---- */
+
+void smd_meeting_made(struct smd_comm *comm, bool all)
+{
+	struct smd_exchanges *exchanges = comm->exchanges;
+	const uint64_t made = all;
+
+	exchanges->meeting.made = all;
+	if (!all) {
+		tell_why(comm, exchanges->mesh->why.text);
+		smd_mesh_close(exchanges->mesh);
+	}
+	if (comm->rank) {
+		say_meets(exchanges, &made, 1);
+	} else if (all) {
+		note_made(exchanges, 0);
+	} else {
+		fail(exchanges, 0);
+	}
+}
+
+bool smd_meeting_is_ready(const struct smd_comm *comm)
+{
+	return comm->exchanges && comm->exchanges->meeting.ready && smd_meeting_holds(comm);
+}
+
+bool smd_meeting_holds(const struct smd_comm *comm)
+{
+	const struct smd_exchanges *exchanges = comm->exchanges;
+
+	if (!exchanges || !exchanges->meeting.made || exchanges->meeting.failed) {
+		return false;
+	}
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (r != comm->rank && !exchanges->mesh->peers[r].lane) {
+			return false;
+		}
+	}
+	return true;
+}
+
+int smd_meeting_take(struct smd_comm *comm, const struct smd_epoch_message *message,
+	struct smd_error *error)
+{
+	struct smd_exchanges *exchanges = comm->exchanges;
+
+	if (comm->state != SMD_COMM_ACTIVE) {
+		return 0;
+	}
+	if (message->kind == SMD_EPOCH_MEET) {
+		return take_meet(comm, message, error);
+	}
+	if (exchanges && exchanges->meeting.id == message->id && !exchanges->meeting.failed) {
+		take_meets(exchanges, message);
+	}
+	return 0;
+}
