@@ -79,7 +79,9 @@
  *                              (default)
  *   SUMMAND_ZERO_BLOCKS        on (default without SUMMAND_TLS): blocks of 4 KiB of zeros do not
  *                              cross TCP; off: they do
- *   SUMMAND_LOG                error, warn (default), info, debug
+ *   SUMMAND_EXCHANGE           auto (default): small all-reduces of host memory go from rank to
+ * rank over TCP where rank 0 finds that faster; off: never; on: always SUMMAND_LOG error, warn
+ * (default), info, debug
  */
 #ifndef SUMMAND_H
 #define SUMMAND_H
@@ -131,6 +133,7 @@ struct smd_stats {
 	uint64_t tables;         /* of so many that a communicator has had at once, at most */
 	uint64_t bytes_skipped;  /* of payloads in either direction: blocks of zeros, which do not
 				    cross */
+	uint64_t exchanges;      /* of the operations those that ranks did among themselves */
 };
 
 /*

@@ -115,7 +115,9 @@ static void part_disagrees(struct smd_server_comm *comm, const struct smd_frame 
 		"rank %u (%.60s) for %s%s",
 		comm->name, first->rank, smd_peer_replica(first_member), first_request,
 		second->rank, smd_peer_replica(second_member), second_request,
-		smd_requests_may_differ_in_wire(first, second) ? " (one may have another SUMMAND_WIRE)" : "");
+		smd_requests_may_differ_in_wire(first, second)
+			? " (one may have another SUMMAND_WIRE)"
+			: "");
 	smd_server_comm_abort(comm, EINVAL, text);
 }
 

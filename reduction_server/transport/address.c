@@ -59,6 +59,20 @@ void smd_address_of_bytes(const uint8_t bytes[16], struct sockaddr_storage *out)
 	}
 }
 
+void smd_address_print_bytes(const uint8_t bytes[16], uint16_t port, char out[SMD_ADDRESS_TEXT_MAX])
+{
+	struct sockaddr_storage address;
+
+	smd_address_of_bytes(bytes, &address);
+	if (address.ss_family == AF_INET) {
+		((struct sockaddr_in *)&address)->sin_port = htons(port);
+		smd_address_print((struct sockaddr *)&address, sizeof(struct sockaddr_in), out);
+	} else {
+		((struct sockaddr_in6 *)&address)->sin6_port = htons(port);
+		smd_address_print((struct sockaddr *)&address, sizeof(struct sockaddr_in6), out);
+	}
+}
+
 static unsigned leading_ones(const uint8_t *mask, size_t size)
 {
 	unsigned bits = 0;

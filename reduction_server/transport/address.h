@@ -60,6 +60,10 @@ bool smd_address_bytes(const struct sockaddr *address, uint8_t out[16]);
 /* And back, with port 0. */
 void smd_address_of_bytes(const uint8_t bytes[16], struct sockaddr_storage *out);
 
+/* As a "host:port". */
+void smd_address_print_bytes(
+	const uint8_t bytes[16], uint16_t port, char out[SMD_ADDRESS_TEXT_MAX]);
+
 struct ifaddrs;
 /* How many of its first bits name its network, by the mask of the interface of the list that has it;
  * 0: none has. */

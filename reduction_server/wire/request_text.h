@@ -8,10 +8,10 @@
 
 #define SMD_REQUEST_TEXT_MAX 120
 
-/* "all-reduce, float32 sum of 100 in operation 7" */
+/* "reduce to rank 0, TYPE sum of 100 in operation 7" */
 void smd_request_text(const struct smd_frame *frame, char text[SMD_REQUEST_TEXT_MAX]);
 
-/* All-reduces that are the same but for what float32 may be sent as. */
+/* All-reduces that are the same but for the type that elements are sent as. */
 bool smd_requests_may_differ_in_wire(const struct smd_frame *a, const struct smd_frame *b);
 
 #endif

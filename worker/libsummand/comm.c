@@ -8,7 +8,6 @@
 
 #include "reduction_server/base/dtype.h"
 #include "worker/libsummand/epoch.h"
-#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/object.h"
 
 void smd_comm_advance(struct smd_comm *comm)
@@ -106,7 +105,6 @@ free_comm:
 
 void smd_comm_discard(struct smd_comm *comm)
 {
-	smd_exchanges_free(comm);
 	smd_history_destroy(&comm->history);
 	smd_epochs_destroy(comm);
 	smd_object_end(SMD_OBJECT_COMM, comm);

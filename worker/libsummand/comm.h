@@ -2,8 +2,8 @@
  * A communicator on the worker's side: what its operations, flows and paths share.
  *
  * How it is joined, fed, failed and left is group.h's, which sits above them and gives the calls
- * that go upward from here: the receiver's table, `settle`, `pump`, `change`, `adopt`, `destroy`,
- * `fault`, `waiter`.
+ * that go upward from here: the receiver's table, `settle`, `end_pieces`, `pump`, `change`,
+ * `adopt`, `destroy`, `fault`, `waiter`.
  */
 #ifndef SMD_LIBSUMMAND_COMM_H
 #define SMD_LIBSUMMAND_COMM_H
@@ -42,7 +42,8 @@ struct smd_epoch {
 	struct smd_deal own_deal; /* but for the first epoch, whose deal is the context's */
 	uint32_t *weights;        /* one for each remote, */
 	int scale;                /* and of chunks (deal.h) */
-	uint32_t exchanged; /* operations of at most so many bytes ranks do among themselves (exchange.h) */
+	uint32_t exchanged;       /* operations of at most so many bytes ranks do among themselves
+				     (exchange.h) */
 	uint64_t hash;
 	unsigned nremotes;      /* that there were when it was made: later ones have no flows */
 	struct smd_flow *flows; /* one for each of them, */
@@ -117,6 +118,8 @@ struct smd_comm {
 
 	/* Whether an operation that has all of its results may return: settle.h. */
 	bool (*settle)(struct smd_request *operation);
+	/* An operation that ranks do among themselves ends, however far it has come. */
+	void (*end_pieces)(struct smd_request *operation);
 	/* All ranks have what this one has contributed to. */
 	void (*drained)(struct smd_comm *comm);
 	/* Sends what may be sent. */

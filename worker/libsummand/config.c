@@ -201,7 +201,7 @@ static int read_exchange(enum smd_exchange_mode *out, struct smd_error *error)
 	const char *text = getenv("SUMMAND_EXCHANGE");
 	bool given = text && *text && strcmp(text, "auto") != 0;
 
-	*out = !given                       ? SMD_EXCHANGE_AUTO
+	*out = !given                    ? SMD_EXCHANGE_AUTO
 	       : strcmp(text, "on") == 0 ? SMD_EXCHANGE_ON
 					 : SMD_EXCHANGE_OFF;
 	if (*out == SMD_EXCHANGE_OFF && strcmp(text, "off") != 0) {

@@ -15,7 +15,8 @@
 #define SMD_SERVERS_MAX       64
 #define SMD_CONNECT_TIMEOUT_S 30 /* where nobody says */
 
-/* Whether small operations may go from rank to rank: if that is found to be faster, never, or always. */
+/* Whether small operations may go from rank to rank: if that is found to be faster, never, or
+ * always. */
 enum smd_exchange_mode { SMD_EXCHANGE_AUTO, SMD_EXCHANGE_OFF, SMD_EXCHANGE_ON };
 
 struct smd_config {

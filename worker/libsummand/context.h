@@ -82,7 +82,8 @@ struct smd_context {
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */
 	size_t segment_bytes;         /* of operations: set once, before the first */
-	struct smd_lane_counts exchanged; /* what lanes between ranks have moved, of communicators that are over */
+	struct smd_lane_counts
+		exchanged; /* what lanes between ranks have moved, of communicators that are over */
 	uint64_t epochs;              /* that communicators have gone on by */
 	struct smd_context_histories histories;
 	struct smd_context_tables tables;

@@ -281,7 +281,7 @@ void smd_epoch_describe(const struct smd_epoch *epoch, char out[SMD_EPOCH_TEXT_M
 	unsigned larger = epoch->scale > 0 ? 1u << epoch->scale : 1;
 	unsigned smaller = epoch->scale < 0 ? 1u << -epoch->scale : 1;
 	size_t end = (size_t)snprintf(out, SMD_EPOCH_TEXT_MAX, "servers' shares, %%:");
-	size_t room = SMD_EPOCH_TEXT_MAX - 64; /* for what comes after them */
+	size_t room = SMD_EPOCH_TEXT_MAX - 112; /* for what comes after them */
 
 	for (unsigned k = 0; k < epoch->nserving; k++) {
 		shares[epoch->flows[epoch->remotes[k]].target] += epoch->deal->share[k];
@@ -289,9 +289,13 @@ void smd_epoch_describe(const struct smd_epoch *epoch, char out[SMD_EPOCH_TEXT_M
 	for (unsigned t = 0; t < epoch->comm->context->ntargets; t++) {
 		end += describe_share(out + end, room - end, shares[t], epoch->deal->length);
 	}
-	snprintf(out + end, SMD_EPOCH_TEXT_MAX - end, "; a shard has %u Mbit/s; chunks of %u/%u%s",
-		epoch->deal->mean_mbps, larger, smaller,
-		epoch->deal->pipelined ? ", pipelined" : "");
+	end += (size_t)snprintf(out + end, SMD_EPOCH_TEXT_MAX - end,
+		"; a shard has %u Mbit/s; chunks of %u/%u%s", epoch->deal->mean_mbps, larger,
+		smaller, epoch->deal->pipelined ? ", pipelined" : "");
+	if (epoch->exchanged) {
+		snprintf(out + end, SMD_EPOCH_TEXT_MAX - end,
+			"; up to %u bytes go from rank to rank", epoch->exchanged);
+	}
 }
 
 /* ---- streams of lost servers ---- */

@@ -9,7 +9,7 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_message.h"
-#include "worker/libsummand/exchange.h"
+#include "worker/libsummand/meeting.h"
 #include "worker/libsummand/repair.h"
 
 /* What a rank has promised of the candidate. */

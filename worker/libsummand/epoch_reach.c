@@ -138,8 +138,8 @@ static void take_in(struct smd_comm *comm, uint64_t targets)
 {
 	/* Where ranks rest the next operation but one may never come, nor then a drain's table. */
 	bool rests = TAILQ_EMPTY(&comm->operations) && TAILQ_EMPTY(&comm->waiting);
-	struct smd_epoch_table table = {
-		.dead = comm->now->dead & ~targets, .scale = comm->now->scale,
+	struct smd_epoch_table table = {.dead = comm->now->dead & ~targets,
+		.scale = comm->now->scale,
 		.exchanged = comm->now->exchanged,
 		.soon = rests};
 	unsigned n = smd_epoch_list_there(comm, table.dead, NULL);

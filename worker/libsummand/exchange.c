@@ -3,28 +3,18 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
 #include "reduction_server/kernels/kernels.h"
-#include "reduction_server/wire/request_text.h"
-#include "worker/libsummand/epoch.h"
 #include "worker/libsummand/exchange_watch.h"
 
-#define SMALLEST_CLASS     12u /* bytes as a power of two */
 #define OPERATIONS_PER_HUB 16u
 
 static struct smd_mesh_peer *peer_of(const struct smd_exchanges *exchanges, unsigned rank)
 {
 	return &exchanges->mesh->peers[rank];
-}
-
-static struct smd_exchanges *exchanges_of(const struct smd_mesh_peer *peer)
-{
-	return peer->mesh->owner;
 }
 
 /*
@@ -44,46 +34,6 @@ static uint64_t piece_elements(size_t element_bytes)
 	return SMD_PIECE_BYTES_MAX / element_bytes;
 }
 
-/* ---- memory that is used again ---- */
-
-static unsigned class_of(size_t bytes)
-{
-	unsigned class = SMALLEST_CLASS;
-
-	while ((size_t)1 << class < bytes) {
-		class++;
-	}
-	return class;
-}
-
-static struct smd_exchange_input *input_take(struct smd_exchanges *exchanges, size_t bytes)
-{
-	unsigned class = class_of(bytes);
-	struct smd_exchange_input *input = TAILQ_FIRST(&exchanges->free[class]);
-
-	if (input) {
-		TAILQ_REMOVE(&exchanges->free[class], input, link);
-		input->whole = false;
-		return input;
-	}
-	input = calloc(1, sizeof(*input));
-	if (input && !(input->bytes = aligned_alloc(4096, (size_t)1 << class))) {
-		free(input);
-		input = NULL;
-	}
-	if (input) {
-		input->class = class;
-	}
-	return input;
-}
-
-static void input_give_back(struct smd_exchanges *exchanges, struct smd_exchange_input *input)
-{
-	if (input) {
-		TAILQ_INSERT_HEAD(&exchanges->free[input->class], input, link);
-	}
-}
-
 /* ---- operations ---- */
 
 bool smd_exchange_takes(const struct smd_request *operation, const struct smd_epoch *home)
@@ -94,121 +44,44 @@ bool smd_exchange_takes(const struct smd_request *operation, const struct smd_ep
 	       operation->comm->exchanges->mesh;
 }
 
-void smd_exchange_shape(const struct smd_request *operation, struct smd_frame *out)
-{
-	*out = (struct smd_frame){
-		.kind = SMD_FRAME_INPUT,
-		.dtype = (uint8_t)operation->dtype,
-		.op = (uint8_t)operation->op,
-		.collective = (uint8_t)operation->collective,
-		.root = (uint16_t)operation->root,
-		.rank = operation->comm->rank,
-		.operation = operation->sequence,
-		.count = operation->count,
-	};
-}
-
-static struct smd_exchange *exchange_take(struct smd_exchanges *exchanges)
-{
-	struct smd_exchange *exchange = TAILQ_FIRST(&exchanges->spare);
-
-	if (exchange) {
-		TAILQ_REMOVE(&exchanges->spare, exchange, link);
-		return exchange;
-	}
-	return malloc(sizeof(*exchange));
-}
-
 int smd_exchange_lay(struct smd_request *operation)
 {
 	struct smd_exchanges *exchanges = operation->comm->exchanges;
 	uint64_t most = piece_elements(operation->element_bytes);
 
 	for (uint64_t first = 0; first < operation->count; first += most) {
-		struct smd_exchange *exchange = exchange_take(exchanges);
+		struct smd_exchange_piece *piece = smd_exchange_piece_add(exchanges);
 		uint64_t left = operation->count - first;
 
-		if (!exchange) {
+		if (!piece) {
 			return -ENOMEM;
 		}
-		*exchange = (struct smd_exchange){.operation = operation,
+		*piece = (struct smd_exchange_piece){.operation = operation,
 			.first = first,
 			.count = left < most ? left : most,
 			.hub = hub_of(operation->comm, operation->sequence, operation->pieces)};
-		exchange->bytes = exchange->count * operation->element_bytes;
+		piece->bytes = piece->count * operation->element_bytes;
 		operation->pieces++;
-		TAILQ_INSERT_TAIL(&exchanges->list, exchange, link);
 	}
 	return 0;
-}
-
-static void exchange_end(struct smd_exchanges *exchanges, struct smd_exchange *exchange)
-{
-	TAILQ_REMOVE(&exchanges->list, exchange, link);
-	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
-		input_give_back(exchanges, exchange->inputs[r]);
-		if (exchanges->rx_result[r] == exchange) {
-			exchanges->rx_result[r] = NULL;
-		}
-	}
-	if (exchange->begun && !exchange->has_result) {
-		exchanges->begun--;
-		exchanges->begun_bytes -= exchange->bytes;
-	}
-	TAILQ_INSERT_HEAD(&exchanges->spare, exchange, link);
 }
 
 void smd_exchange_end(struct smd_request *operation)
 {
 	struct smd_exchanges *exchanges = operation->comm->exchanges;
-	struct smd_exchange *exchange = TAILQ_FIRST(&exchanges->list);
+	struct smd_exchange_piece *piece = TAILQ_FIRST(&exchanges->list);
 
-	while (exchange) {
-		struct smd_exchange *next = TAILQ_NEXT(exchange, link);
+	while (piece) {
+		struct smd_exchange_piece *next = TAILQ_NEXT(piece, link);
 
-		if (exchange->operation == operation) {
-			exchange_end(exchanges, exchange);
+		if (piece->operation == operation) {
+			smd_exchange_piece_end(exchanges, piece);
 		}
-		exchange = next;
+		piece = next;
 	}
-}
-
-struct smd_exchange *smd_exchange_find(
-	const struct smd_exchanges *exchanges, uint64_t sequence, uint64_t first)
-{
-	struct smd_exchange *exchange;
-
-	TAILQ_FOREACH (exchange, &exchanges->list, link) {
-		if (exchange->operation->sequence == sequence && exchange->first == first) {
-			return exchange;
-		}
-	}
-	return NULL;
 }
 
 /* ---- ranks that ask for different things ---- */
-
-void smd_exchange_disagrees(struct smd_comm *comm, const struct smd_mesh_peer *peer,
-	const struct smd_frame *theirs, const struct smd_request *ours)
-{
-	struct smd_frame own;
-	char text[SMD_ERROR_TEXT_MAX];
-	char their_request[SMD_REQUEST_TEXT_MAX];
-	char own_request[SMD_REQUEST_TEXT_MAX];
-
-	smd_exchange_shape(ours, &own);
-	smd_request_text(theirs, their_request);
-	smd_request_text(&own, own_request);
-	snprintf(text, sizeof(text),
-		"group %.80s: all ranks must ask for the same, but rank %u (%.60s) asks for %s, "
-		"rank %u (%.60s) for %s%s",
-		comm->group, comm->rank, comm->context->config.replica, own_request, peer->rank,
-		peer->name, their_request,
-		smd_requests_may_differ_in_wire(theirs, &own)
-			? " (one may have another SUMMAND_WIRE)"
-			: "");
-	smd_comm_fault(comm, -EINVAL, text);
-}
 
 static bool asks_for_the_same(const struct smd_frame *theirs, const struct smd_request *ours)
 {
@@ -235,7 +108,7 @@ void smd_exchange_refuse(const struct smd_request *operation)
 
 /* ---- sending ---- */
 
-static void exchange_sent(struct smd_send *send, int err)
+static void piece_sent(struct smd_send *send, int err)
 {
 	struct smd_request *operation = send->owner;
 
@@ -244,12 +117,12 @@ static void exchange_sent(struct smd_send *send, int err)
 	smd_operation_check(operation);
 }
 
-static void send_to(struct smd_exchange *exchange, unsigned rank, enum smd_frame_kind kind,
+static void send_to(struct smd_exchange_piece *piece, unsigned rank, enum smd_frame_kind kind,
 	const uint8_t *elements)
 {
-	struct smd_request *operation = exchange->operation;
+	struct smd_request *operation = piece->operation;
 	struct smd_mesh_peer *peer = peer_of(operation->comm->exchanges, rank);
-	struct smd_send *send = &exchange->sends[rank];
+	struct smd_send *send = &piece->sends[rank];
 	struct smd_frame frame;
 
 	if (!peer->lane) {
@@ -257,69 +130,68 @@ static void send_to(struct smd_exchange *exchange, unsigned rank, enum smd_frame
 	}
 	smd_exchange_shape(operation, &frame);
 	frame.kind = (uint8_t)kind;
-	frame.offset = exchange->first;
-	*send = (struct smd_send){.payload = elements + exchange->first * operation->element_bytes,
-		.length = (uint32_t)exchange->bytes,
-		.done = exchange_sent,
+	frame.offset = piece->first;
+	*send = (struct smd_send){.payload = elements + piece->first * operation->element_bytes,
+		.length = (uint32_t)piece->bytes,
+		.done = piece_sent,
 		.owner = operation};
 	operation->sends_pending++;
 	smd_lane_send(peer->lane, &frame, send);
 }
 
 /* Its result is here: the next piece may begin. */
-static void exchange_done(struct smd_exchange *exchange)
+static void piece_done(struct smd_exchange_piece *piece)
 {
-	struct smd_exchanges *exchanges = exchange->operation->comm->exchanges;
+	struct smd_exchanges *exchanges = piece->operation->comm->exchanges;
 
-	exchange->has_result = true;
-	exchange->operation->pieces_done++;
+	piece->has_result = true;
+	piece->operation->pieces_done++;
 	exchanges->begun--;
-	exchanges->begun_bytes -= exchange->bytes;
+	exchanges->begun_bytes -= piece->bytes;
 }
 
 /* At the hub, which has all inputs. */
-static void exchange_sum(struct smd_exchange *exchange)
+static void piece_sum(struct smd_exchange_piece *piece)
 {
-	struct smd_request *operation = exchange->operation;
+	struct smd_request *operation = piece->operation;
 	struct smd_comm *comm = operation->comm;
-	size_t offset = exchange->first * operation->element_bytes;
+	size_t offset = piece->first * operation->element_bytes;
 	const void *inputs[SMD_MESH_RANKS_MAX];
 
 	for (unsigned r = 0; r < comm->nranks; r++) {
-		inputs[r] = r == comm->rank ? operation->send + offset : exchange->inputs[r]->bytes;
+		inputs[r] = r == comm->rank ? operation->send + offset : piece->inputs[r]->bytes;
 	}
 	smd_kernel_find(operation->dtype, operation->op)(
-		operation->recv + offset, inputs, comm->nranks, exchange->count);
-	exchange_done(exchange);
+		operation->recv + offset, inputs, comm->nranks, piece->count);
+	piece_done(piece);
 	for (unsigned k = 1; k < comm->nranks; k++) {
-		send_to(exchange, (comm->rank + k) % comm->nranks, SMD_FRAME_RESULT,
-			operation->recv);
+		send_to(piece, (comm->rank + k) % comm->nranks, SMD_FRAME_RESULT, operation->recv);
 	}
 }
 
 /* The hub has this input now. */
-static void exchange_has(struct smd_exchange *exchange, struct smd_exchange_input *input)
+static void piece_has(struct smd_exchange_piece *piece, struct smd_exchange_input *input)
 {
-	struct smd_request *operation = exchange->operation;
+	struct smd_request *operation = piece->operation;
 
 	if (!asks_for_the_same(&input->shape, operation)) {
 		smd_exchange_disagrees(operation->comm,
 			peer_of(operation->comm->exchanges, input->shape.rank), &input->shape,
 			operation);
-	} else if (--exchange->missing == 0) {
-		exchange_sum(exchange);
+	} else if (--piece->missing == 0) {
+		piece_sum(piece);
 	}
 }
 
 /* It has waited for this rank. */
 static struct smd_exchange_input *take_waiting(
-	struct smd_exchanges *exchanges, const struct smd_exchange *exchange, unsigned rank)
+	struct smd_exchanges *exchanges, const struct smd_exchange_piece *piece, unsigned rank)
 {
 	struct smd_exchange_input *input;
 
 	TAILQ_FOREACH (input, &exchanges->waiting, link) {
-		if (input->shape.operation == exchange->operation->sequence &&
-			input->shape.offset == exchange->first && input->shape.rank == rank) {
+		if (input->shape.operation == piece->operation->sequence &&
+			input->shape.offset == piece->first && input->shape.rank == rank) {
 			TAILQ_REMOVE(&exchanges->waiting, input, link);
 			exchanges->nwaiting[rank]--;
 			exchanges->waiting_bytes[rank] -= input->shape.length;
@@ -329,30 +201,29 @@ static struct smd_exchange_input *take_waiting(
 	return NULL;
 }
 
-static void exchange_begin(struct smd_exchange *exchange)
+static void piece_begin(struct smd_exchange_piece *piece)
 {
-	struct smd_request *operation = exchange->operation;
+	struct smd_request *operation = piece->operation;
 	struct smd_comm *comm = operation->comm;
 	struct smd_exchanges *exchanges = comm->exchanges;
 
-	exchange->begun = true;
-	exchange->begun_ns = smd_clock_ns();
+	piece->begun = true;
+	piece->begun_ns = smd_clock_ns();
 	exchanges->begun++;
-	exchanges->begun_bytes += exchange->bytes;
+	exchanges->begun_bytes += piece->bytes;
 	smd_exchange_watch_begin(exchanges);
 	operation->sends_pending++; /* it does not end in here */
-	if (exchange->hub != comm->rank) {
-		exchange->missing = 1;
-		send_to(exchange, exchange->hub, SMD_FRAME_INPUT, operation->send);
+	if (piece->hub != comm->rank) {
+		piece->missing = 1;
+		send_to(piece, piece->hub, SMD_FRAME_INPUT, operation->send);
 	} else {
-		exchange->missing = comm->nranks - 1u;
+		piece->missing = comm->nranks - 1u;
 		for (unsigned r = 0; r < comm->nranks; r++) {
-			struct smd_exchange_input *input =
-				take_waiting(exchanges, exchange, r);
+			struct smd_exchange_input *input = take_waiting(exchanges, piece, r);
 
-			exchange->inputs[r] = input;
+			piece->inputs[r] = input;
 			if (input && input->whole) {
-				exchange_has(exchange, input);
+				piece_has(piece, input);
 			}
 		}
 	}
@@ -360,7 +231,7 @@ static void exchange_begin(struct smd_exchange *exchange)
 	smd_operation_check(operation);
 }
 
-static bool may_begin(const struct smd_exchanges *exchanges, const struct smd_exchange *next)
+static bool may_begin(const struct smd_exchanges *exchanges, const struct smd_exchange_piece *next)
 {
 	return exchanges->begun == 0 ||
 	       (exchanges->begun < SMD_PIECES_AT_ONCE &&
@@ -368,14 +239,14 @@ static bool may_begin(const struct smd_exchanges *exchanges, const struct smd_ex
 }
 
 /* The first that is kept back. */
-static struct smd_exchange *kept_back(const struct smd_exchanges *exchanges)
+static struct smd_exchange_piece *kept_back(const struct smd_exchanges *exchanges)
 {
-	struct smd_exchange *exchange = TAILQ_LAST(&exchanges->list, smd_exchange_list);
-	struct smd_exchange *first = NULL;
+	struct smd_exchange_piece *piece = TAILQ_LAST(&exchanges->list, smd_exchange_pieces);
+	struct smd_exchange_piece *first = NULL;
 
-	while (exchange && !exchange->begun) {
-		first = exchange;
-		exchange = TAILQ_PREV(exchange, smd_exchange_list, link);
+	while (piece && !piece->begun) {
+		first = piece;
+		piece = TAILQ_PREV(piece, smd_exchange_pieces, link);
 	}
 	return first;
 }
@@ -383,11 +254,11 @@ static struct smd_exchange *kept_back(const struct smd_exchanges *exchanges)
 void smd_exchanges_go(struct smd_comm *comm)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
-	struct smd_exchange *next;
+	struct smd_exchange_piece *next;
 
 	while (exchanges && comm->state == SMD_COMM_ACTIVE &&
 		(next = kept_back(exchanges)) != NULL && may_begin(exchanges, next)) {
-		exchange_begin(next);
+		piece_begin(next);
 	}
 }
 
@@ -397,7 +268,7 @@ void smd_exchanges_go(struct smd_comm *comm)
 static int check_frame(const struct smd_mesh_peer *peer, const struct smd_frame *frame,
 	unsigned hub, struct smd_error *error)
 {
-	const struct smd_exchanges *exchanges = exchanges_of(peer);
+	const struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	size_t size = smd_dtype_bytes(frame->dtype);
 	uint64_t most = size ? piece_elements(size) : 0;
 	uint64_t left = frame->offset < frame->count ? frame->count - frame->offset : 0;
@@ -407,7 +278,8 @@ static int check_frame(const struct smd_mesh_peer *peer, const struct smd_frame 
 		frame->length != (left < most ? left : most) * size ||
 		!smd_kernel_find(frame->dtype, frame->op)) {
 		return smd_error_set(error, EPROTO,
-			"%s: must be a piece of a reduction of at most %u bytes, got %u bytes at %llu "
+			"%s: must be a piece of a reduction of at most %u bytes, got %u bytes at "
+			"%llu "
 			"of %llu elements",
 			smd_frame_kind_name(frame->kind), SMD_EXCHANGE_BYTES_MAX, frame->length,
 			(unsigned long long)frame->offset, (unsigned long long)frame->count);
@@ -423,20 +295,20 @@ static int check_frame(const struct smd_mesh_peer *peer, const struct smd_frame 
 
 /* The hub has it already, or more of the rank than that may have under way. */
 static int check_input(const struct smd_mesh_peer *peer, const struct smd_frame *frame,
-	const struct smd_exchange *exchange, struct smd_error *error)
+	const struct smd_exchange_piece *piece, struct smd_error *error)
 {
-	const struct smd_exchanges *exchanges = exchanges_of(peer);
+	const struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	const struct smd_exchange_input *input;
 	unsigned rank = peer->rank;
-	bool again = exchange && exchange->inputs[rank];
+	bool again = piece && piece->inputs[rank];
 
 	TAILQ_FOREACH (input, &exchanges->waiting, link) {
 		again |= input->shape.rank == rank && input->shape.operation == frame->operation &&
 			 input->shape.offset == frame->offset;
 	}
-	if (again || (!exchange && (exchanges->nwaiting[rank] >= SMD_PIECES_AT_ONCE ||
-					  exchanges->waiting_bytes[rank] + frame->length >
-						  SMD_PIECE_BYTES_AT_ONCE))) {
+	if (again || (!piece && (exchanges->nwaiting[rank] >= SMD_PIECES_AT_ONCE ||
+					exchanges->waiting_bytes[rank] + frame->length >
+						SMD_PIECE_BYTES_AT_ONCE))) {
 		return smd_error_set(error, EPROTO,
 			"INPUT: rank %u must have at most %u pieces under way, each once", rank,
 			SMD_PIECES_AT_ONCE);
@@ -460,25 +332,25 @@ static const struct smd_request *begun_as(const struct smd_comm *comm, uint64_t 
 static int take_input(struct smd_mesh_peer *peer, const struct smd_frame *frame, void **payload,
 	struct smd_error *error)
 {
-	struct smd_exchanges *exchanges = exchanges_of(peer);
-	struct smd_exchange *exchange =
+	struct smd_exchanges *exchanges = smd_exchanges_of(peer);
+	struct smd_exchange_piece *piece =
 		smd_exchange_find(exchanges, frame->operation, frame->offset);
 	const struct smd_request *other = begun_as(exchanges->comm, frame->operation);
 	struct smd_exchange_input *input;
 	int ret = check_frame(peer, frame, exchanges->comm->rank, error);
 
-	ret = ret ? ret : check_input(peer, frame, exchange, error);
+	ret = ret ? ret : check_input(peer, frame, piece, error);
 	if (ret) {
 		return ret;
 	}
-	input = input_take(exchanges, frame->length);
+	input = smd_exchange_input_take(exchanges, frame->length);
 	if (!input) {
 		return smd_error_set(error, ENOMEM, "INPUT: out of memory");
 	}
 	input->shape = *frame;
 	exchanges->rx[peer->rank] = input;
-	if (exchange && exchange->begun) {
-		exchange->inputs[peer->rank] = input;
+	if (piece && piece->begun) {
+		piece->inputs[peer->rank] = input;
 	} else {
 		TAILQ_INSERT_TAIL(&exchanges->waiting, input, link);
 		exchanges->nwaiting[peer->rank]++;
@@ -494,24 +366,23 @@ static int take_input(struct smd_mesh_peer *peer, const struct smd_frame *frame,
 static int take_result(struct smd_mesh_peer *peer, const struct smd_frame *frame, void **payload,
 	struct smd_error *error)
 {
-	struct smd_exchanges *exchanges = exchanges_of(peer);
-	struct smd_exchange *exchange =
+	struct smd_exchanges *exchanges = smd_exchanges_of(peer);
+	struct smd_exchange_piece *piece =
 		smd_exchange_find(exchanges, frame->operation, frame->offset);
 	int ret = check_frame(peer, frame, peer->rank, error);
 
 	if (ret) {
 		return ret;
 	}
-	if (!exchange || !exchange->begun || exchange->has_result || exchange->receives ||
-		!asks_for_the_same(frame, exchange->operation)) {
+	if (!piece || !piece->begun || piece->has_result || piece->receives ||
+		!asks_for_the_same(frame, piece->operation)) {
 		return smd_error_set(error, EPROTO,
 			"RESULT: must be of an operation that has been begun so, got %llu",
 			(unsigned long long)frame->operation);
 	}
-	exchange->receives = true;
-	exchanges->rx_result[peer->rank] = exchange;
-	*payload = exchange->operation->recv +
-		   exchange->first * exchange->operation->element_bytes;
+	piece->receives = true;
+	exchanges->rx_result[peer->rank] = piece;
+	*payload = piece->operation->recv + piece->first * piece->operation->element_bytes;
 	return 0;
 }
 
@@ -534,35 +405,35 @@ static int on_header(struct smd_mesh_peer *peer, const struct smd_frame *frame, 
 static void has_input(struct smd_exchanges *exchanges, unsigned rank)
 {
 	struct smd_exchange_input *input = exchanges->rx[rank];
-	struct smd_exchange *exchange = smd_exchange_find(
-		exchanges, input->shape.operation, input->shape.offset);
-	struct smd_request *operation = exchange ? exchange->operation : NULL;
+	struct smd_exchange_piece *piece =
+		smd_exchange_find(exchanges, input->shape.operation, input->shape.offset);
+	struct smd_request *operation = piece ? piece->operation : NULL;
 
 	exchanges->rx[rank] = NULL;
 	input->whole = true;
-	if (!exchange || !exchange->begun) {
+	if (!piece || !piece->begun) {
 		return;
 	}
 	operation->sends_pending++; /* it does not end in here */
-	exchange_has(exchange, input);
+	piece_has(piece, input);
 	operation->sends_pending--;
 	smd_operation_check(operation);
 }
 
 static void has_result(struct smd_exchanges *exchanges, unsigned rank)
 {
-	struct smd_exchange *exchange = exchanges->rx_result[rank];
+	struct smd_exchange_piece *piece = exchanges->rx_result[rank];
 
 	exchanges->rx_result[rank] = NULL;
-	exchange->missing = 0;
-	exchange_done(exchange);
-	smd_operation_check(exchange->operation);
+	piece->missing = 0;
+	piece_done(piece);
+	smd_operation_check(piece->operation);
 }
 
 static int on_frame(struct smd_mesh_peer *peer, const struct smd_frame *frame, void *payload,
 	struct smd_error *error)
 {
-	struct smd_exchanges *exchanges = exchanges_of(peer);
+	struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	struct smd_comm *comm = exchanges->comm;
 
 	if (frame->kind == SMD_FRAME_MESH) {
@@ -580,40 +451,9 @@ static int on_frame(struct smd_mesh_peer *peer, const struct smd_frame *frame, v
 
 /* ---- the end of lanes ---- */
 
-bool smd_exchange_needs(const struct smd_exchange *exchange, unsigned rank)
-{
-	const struct smd_comm *comm = exchange->operation->comm;
-
-	if (rank == comm->rank || exchange->has_result) {
-		return false;
-	}
-	if (exchange->hub != comm->rank) {
-		return rank == exchange->hub;
-	}
-	return exchange->begun ? !exchange->inputs[rank] || !exchange->inputs[rank]->whole : true;
-}
-
-uint64_t smd_exchanges_lost(const struct smd_comm *comm)
-{
-	const struct smd_exchanges *exchanges = comm->exchanges;
-	const struct smd_exchange *exchange;
-
-	if (!exchanges || !exchanges->mesh) {
-		return SMD_COMM_NO_END;
-	}
-	TAILQ_FOREACH (exchange, &exchanges->list, link) {
-		for (unsigned r = 0; r < comm->nranks; r++) {
-			if (smd_exchange_needs(exchange, r) && !peer_of(exchanges, r)->lane) {
-				return exchange->operation->sequence;
-			}
-		}
-	}
-	return SMD_COMM_NO_END;
-}
-
 static void on_lost(struct smd_mesh_peer *peer)
 {
-	struct smd_exchanges *exchanges = exchanges_of(peer);
+	struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	struct smd_comm *comm = exchanges->comm;
 	struct smd_exchange_input *input = exchanges->rx[peer->rank];
 
@@ -635,7 +475,9 @@ static void on_lost(struct smd_mesh_peer *peer)
 
 static void on_made(struct smd_mesh *mesh, bool all)
 {
-	smd_meeting_made(((struct smd_exchanges *)mesh->owner)->comm, all);
+	struct smd_exchanges *exchanges = mesh->owner;
+
+	exchanges->made(exchanges->comm, all);
 }
 
 const struct smd_mesh_user smd_exchange_mesh_user = {
@@ -648,10 +490,10 @@ const struct smd_mesh_user smd_exchange_mesh_user = {
 /* Whether something that has been begun needs more of the rank. */
 static bool awaits(const struct smd_exchanges *exchanges, unsigned rank)
 {
-	const struct smd_exchange *exchange;
+	const struct smd_exchange_piece *piece;
 
-	TAILQ_FOREACH (exchange, &exchanges->list, link) {
-		if (exchange->begun && smd_exchange_needs(exchange, rank)) {
+	TAILQ_FOREACH (piece, &exchanges->list, link) {
+		if (piece->begun && smd_exchange_needs(piece, rank)) {
 			return true;
 		}
 	}
@@ -676,30 +518,6 @@ unsigned smd_exchanges_poll(struct smd_comm *comm)
 	return polled;
 }
 
-/* ---- their life ---- */
-
-struct smd_exchanges *smd_exchanges_get(struct smd_comm *comm)
-{
-	struct smd_exchanges *exchanges = comm->exchanges;
-
-	if (exchanges) {
-		return exchanges;
-	}
-	exchanges = calloc(1, sizeof(*exchanges));
-	if (!exchanges) {
-		return NULL;
-	}
-	exchanges->comm = comm;
-	TAILQ_INIT(&exchanges->list);
-	TAILQ_INIT(&exchanges->spare);
-	TAILQ_INIT(&exchanges->waiting);
-	for (unsigned c = 0; c < SMD_EXCHANGE_CLASSES; c++) {
-		TAILQ_INIT(&exchanges->free[c]);
-	}
-	comm->exchanges = exchanges;
-	return exchanges;
-}
-
 void smd_exchanges_close(struct smd_comm *comm)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
@@ -713,38 +531,4 @@ void smd_exchanges_close(struct smd_comm *comm)
 		event_free(exchanges->watch);
 		exchanges->watch = NULL;
 	}
-}
-
-static void free_inputs(struct smd_exchange_inputs *inputs)
-{
-	struct smd_exchange_input *input;
-
-	while ((input = TAILQ_FIRST(inputs)) != NULL) {
-		TAILQ_REMOVE(inputs, input, link);
-		free(input->bytes);
-		free(input);
-	}
-}
-
-void smd_exchanges_free(struct smd_comm *comm)
-{
-	struct smd_exchanges *exchanges = comm->exchanges;
-	struct smd_exchange *exchange;
-
-	if (!exchanges) {
-		return;
-	}
-	while ((exchange = TAILQ_FIRST(&exchanges->spare)) != NULL) {
-		TAILQ_REMOVE(&exchanges->spare, exchange, link);
-		free(exchange);
-	}
-	free_inputs(&exchanges->waiting);
-	for (unsigned c = 0; c < SMD_EXCHANGE_CLASSES; c++) {
-		free_inputs(&exchanges->free[c]);
-	}
-	if (exchanges->mesh) {
-		smd_mesh_free(exchanges->mesh);
-	}
-	comm->exchanges = NULL;
-	free(exchanges);
 }

@@ -107,8 +107,8 @@ bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64
 		return choice->seen && choice->settled == 0;
 	}
 	return choice->possible && !smd_exchange_choice_is_on_trial(choice) &&
-	       times_are_enough(&choice->servers[choice->size]) && bytes_of(choice->size) > choice->settled &&
-	       now_ns >= choice->next_ns[choice->size];
+	       times_are_enough(&choice->servers[choice->size]) &&
+	       bytes_of(choice->size) > choice->settled && now_ns >= choice->next_ns[choice->size];
 }
 
 static bool trial_has_lost(const struct smd_exchange_choice *choice)
@@ -135,7 +135,8 @@ static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 	if (!lost && !times_are_enough(&choice->trial)) {
 		return false;
 	}
-	if (!lost && times_median(&choice->trial) <= FASTER * times_median(&choice->servers[choice->size])) {
+	if (!lost && times_median(&choice->trial) <=
+			     FASTER * times_median(&choice->servers[choice->size])) {
 		choice->settled = choice->limit;
 		return false;
 	}

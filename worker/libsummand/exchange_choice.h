@@ -18,7 +18,8 @@
 #define SMD_EXCHANGE_TIMES 6u  /* that a verdict is on */
 
 struct smd_exchange_times {
-	double each[SMD_EXCHANGE_TIMES]; /* ns per byte, of operations that took long enough together */
+	double each[SMD_EXCHANGE_TIMES]; /* ns per byte, of operations that took long enough
+					    together */
 	unsigned count;
 	unsigned skipped;
 	uint64_t entry_ns; /* of the next one of these */
@@ -26,10 +27,11 @@ struct smd_exchange_times {
 };
 
 struct smd_exchange_choice {
-	bool possible; /* ranks have met, or may */
-	bool always;   /* no trials: all that may be */
-	bool seen;     /* some operation has ended */
-	uint32_t settled; /* bytes: operations of so many are exchanges, by the last trial that was won; */
+	bool possible;    /* ranks have met, or may */
+	bool always;      /* no trials: all that may be */
+	bool seen;        /* some operation has ended */
+	uint32_t settled; /* bytes: operations of so many are exchanges, by the last trial that was
+			     won; */
 	uint32_t limit;   /* are now: else a trial is on; */
 	uint32_t wanted;  /* and shall be from the next table on */
 	unsigned size;    /* on trial, or to be */

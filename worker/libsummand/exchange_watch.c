@@ -13,7 +13,7 @@
 #define LOOK_NS     500000000u
 #define ASK_LOOKS   2u /* after so many, and then ... */
 #define LATE_LOOKS  (SMD_LATE_MOST_S * SMD_SECOND_NS / LOOK_NS)
-#define AHEAD_LOOKS 2u /* ... so many before the next word of who is late */
+#define AHEAD_LOOKS 2u                  /* ... so many before the next word of who is late */
 #define WORD_NS     (2 * SMD_SECOND_NS) /* for a server's word of what has happened to a rank */
 
 /* `open` of MESH 5: what has been begun as the operation. */
@@ -22,15 +22,15 @@ enum { NOTHING, AN_EXCHANGE, SOMETHING_ELSE };
 /* ---- who is late ---- */
 
 /* "rank 1 (worker-1), rank 2 (worker-2)"; how many. */
-static unsigned name_missing(const struct smd_exchange *exchange, char *text, size_t size)
+static unsigned name_missing(const struct smd_exchange_piece *piece, char *text, size_t size)
 {
-	const struct smd_comm *comm = exchange->operation->comm;
+	const struct smd_comm *comm = piece->operation->comm;
 	unsigned n = 0;
 	size_t used = 0;
 
 	text[0] = '\0';
 	for (unsigned r = 0; r < comm->nranks && used < size; r++) {
-		if (smd_exchange_needs(exchange, r)) {
+		if (smd_exchange_needs(piece, r)) {
 			used += (size_t)snprintf(text + used, size - used, "%srank %u (%.24s)",
 				n ? ", " : "", r, comm->exchanges->mesh->peers[r].name);
 			n++;
@@ -40,26 +40,27 @@ static unsigned name_missing(const struct smd_exchange *exchange, char *text, si
 }
 
 /* As the shards' word of it (LATE). */
-static void tell_late(struct smd_exchange *exchange)
+static void tell_late(struct smd_exchange_piece *piece)
 {
-	struct smd_comm *comm = exchange->operation->comm;
+	struct smd_comm *comm = piece->operation->comm;
 	struct smd_exchanges *exchanges = comm->exchanges;
 	char ranks[SMD_ERROR_TEXT_MAX / 2];
 	char text[SMD_ERROR_TEXT_MAX];
 	unsigned n = 1;
 
-	if (exchange->hub == comm->rank) {
-		n = name_missing(exchange, ranks, sizeof(ranks));
+	if (piece->hub == comm->rank) {
+		n = name_missing(piece, ranks, sizeof(ranks));
 	} else if (exchanges->late[0]) {
 		n = exchanges->nlate;
 		snprintf(ranks, sizeof(ranks), "%s", exchanges->late);
 	} else {
-		return; /* the hub has all, or has not answered: it is silent, and servers find that */
+		return; /* the hub has all, or has not answered: it is silent, and servers find that
+			 */
 	}
 	snprintf(text, sizeof(text), "%s %s %llu s late for operation %llu of group %.60s", ranks,
 		n == 1 ? "is" : "are",
-		(unsigned long long)((smd_clock_ns() - exchange->begun_ns) / SMD_SECOND_NS),
-		(unsigned long long)exchange->operation->sequence, comm->group);
+		(unsigned long long)((smd_clock_ns() - piece->begun_ns) / SMD_SECOND_NS),
+		(unsigned long long)piece->operation->sequence, comm->group);
 	smd_log(SMD_LOG_WARN, "libsummand", "%s", text);
 	smd_progress_lock(&comm->context->progress);
 	snprintf(comm->waiting_for, sizeof(comm->waiting_for), "%s", text);
@@ -69,9 +70,9 @@ static void tell_late(struct smd_exchange *exchange)
 
 /* ---- what others have begun ---- */
 
-static void ask(const struct smd_exchange *exchange)
+static void ask(const struct smd_exchange_piece *piece)
 {
-	const struct smd_comm *comm = exchange->operation->comm;
+	const struct smd_comm *comm = piece->operation->comm;
 
 	comm->exchanges->late[0] = '\0';
 	for (unsigned r = 0; r < comm->nranks; r++) {
@@ -80,10 +81,10 @@ static void ask(const struct smd_exchange *exchange)
 		struct smd_frame frame = {.kind = SMD_FRAME_MESH,
 			.window = SMD_MESH_ASKS,
 			.rank = comm->rank,
-			.operation = exchange->operation->sequence,
-			.offset = exchange->first};
+			.operation = piece->operation->sequence,
+			.offset = piece->first};
 
-		if (lane && smd_exchange_needs(exchange, r)) {
+		if (lane && smd_exchange_needs(piece, r)) {
 			(void)smd_lane_send_control(lane, &frame, NULL, 0);
 		}
 	}
@@ -103,9 +104,9 @@ static const struct smd_request *find(const struct smd_comm *comm, uint64_t sequ
 
 static void answer(struct smd_mesh_peer *peer, const struct smd_frame *asked)
 {
-	struct smd_comm *comm = ((struct smd_exchanges *)peer->mesh->owner)->comm;
+	struct smd_comm *comm = smd_exchanges_of(peer)->comm;
 	const struct smd_request *operation = find(comm, asked->operation);
-	const struct smd_exchange *exchange =
+	const struct smd_exchange_piece *piece =
 		smd_exchange_find(comm->exchanges, asked->operation, asked->offset);
 	struct smd_frame frame = {.operation = asked->operation};
 	uint8_t payload[SMD_CONTROL_MAX];
@@ -118,8 +119,8 @@ static void answer(struct smd_mesh_peer *peer, const struct smd_frame *asked)
 			     : operation->pieces ? AN_EXCHANGE
 						 : SOMETHING_ELSE;
 	}
-	if (exchange && exchange->begun && exchange->hub == comm->rank) {
-		frame.chunk = name_missing(exchange, ranks, sizeof(ranks));
+	if (piece && piece->begun && piece->hub == comm->rank) {
+		frame.chunk = name_missing(piece, ranks, sizeof(ranks));
 	}
 	frame.kind = SMD_FRAME_MESH;
 	frame.window = SMD_MESH_TELLS;
@@ -131,7 +132,7 @@ static void answer(struct smd_mesh_peer *peer, const struct smd_frame *asked)
 static int take_answer(struct smd_mesh_peer *peer, const struct smd_frame *frame,
 	const uint8_t *payload, struct smd_error *error)
 {
-	struct smd_exchanges *exchanges = peer->mesh->owner;
+	struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	const struct smd_request *operation = find(exchanges->comm, frame->operation);
 	struct smd_reader reader = {.at = payload, .left = frame->length};
 	char ranks[SMD_ERROR_TEXT_MAX / 2];
@@ -163,7 +164,8 @@ int smd_exchange_watch_take(struct smd_mesh_peer *peer, const struct smd_frame *
 		return take_answer(peer, frame, payload, error);
 	}
 	if (frame->window != SMD_MESH_ASKS || frame->length) {
-		return smd_error_set(error, EPROTO, "MESH: must ask or tell, got %u", frame->window);
+		return smd_error_set(
+			error, EPROTO, "MESH: must ask or tell, got %u", frame->window);
 	}
 	answer(peer, frame);
 	return 0;
@@ -172,22 +174,21 @@ int smd_exchange_watch_take(struct smd_mesh_peer *peer, const struct smd_frame *
 /* ---- what cannot be done ---- */
 
 /* Nobody else has said why, and says more. */
-static bool give_up_lost(struct smd_exchange *exchange, uint64_t now)
+static bool give_up_lost(struct smd_exchange_piece *piece, uint64_t now)
 {
-	struct smd_comm *comm = exchange->operation->comm;
+	struct smd_comm *comm = piece->operation->comm;
 	char text[SMD_ERROR_TEXT_MAX];
 
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		const struct smd_mesh_peer *peer = &comm->exchanges->mesh->peers[r];
 
-		if (smd_exchange_needs(exchange, r) && !peer->lane &&
-			now - peer->lost_ns > WORD_NS) {
+		if (smd_exchange_needs(piece, r) && !peer->lane && now - peer->lost_ns > WORD_NS) {
 			snprintf(text, sizeof(text),
 				"group %.80s: the connection between rank %u (%.60s) and rank %u "
 				"(%.60s) has ended (%s), so operation %llu cannot be done",
 				comm->group, comm->rank, comm->context->config.replica, r,
 				peer->name, peer->why,
-				(unsigned long long)exchange->operation->sequence);
+				(unsigned long long)piece->operation->sequence);
 			smd_comm_fault(comm, -ECONNRESET, text);
 			return true;
 		}
@@ -196,9 +197,9 @@ static bool give_up_lost(struct smd_exchange *exchange, uint64_t now)
 }
 
 /* What ranks that are lost have sent before has come by now. */
-static bool give_up_ended(struct smd_exchange *exchange, uint64_t now)
+static bool give_up_ended(struct smd_exchange_piece *piece, uint64_t now)
 {
-	struct smd_comm *comm = exchange->operation->comm;
+	struct smd_comm *comm = piece->operation->comm;
 	struct smd_exchanges *exchanges = comm->exchanges;
 
 	if (comm->end == SMD_COMM_NO_END) {
@@ -216,30 +217,29 @@ static bool give_up_ended(struct smd_exchange *exchange, uint64_t now)
 
 /* ---- looks ---- */
 
-static struct smd_exchange *find_oldest(const struct smd_exchanges *exchanges)
+static struct smd_exchange_piece *find_oldest(const struct smd_exchanges *exchanges)
 {
-	struct smd_exchange *exchange;
+	struct smd_exchange_piece *piece;
 
-	TAILQ_FOREACH (exchange, &exchanges->list, link) {
-		if (exchange->begun && !exchange->has_result) {
-			return exchange;
+	TAILQ_FOREACH (piece, &exchanges->list, link) {
+		if (piece->begun && !piece->has_result) {
+			return piece;
 		}
 	}
 	return NULL;
 }
 
-static void look_at(struct smd_exchange *exchange, uint64_t now)
+static void look_at(struct smd_exchange_piece *piece, uint64_t now)
 {
-	exchange->looks++;
-	if (give_up_ended(exchange, now) || give_up_lost(exchange, now)) {
+	piece->looks++;
+	if (give_up_ended(piece, now) || give_up_lost(piece, now)) {
 		return;
 	}
-	if (exchange->looks == ASK_LOOKS ||
-		(exchange->looks + AHEAD_LOOKS) % LATE_LOOKS == 0) {
-		ask(exchange);
+	if (piece->looks == ASK_LOOKS || (piece->looks + AHEAD_LOOKS) % LATE_LOOKS == 0) {
+		ask(piece);
 	}
-	if (exchange->looks % LATE_LOOKS == 0) {
-		tell_late(exchange);
+	if (piece->looks % LATE_LOOKS == 0) {
+		tell_late(piece);
 	}
 }
 
@@ -253,7 +253,7 @@ static void watch_again(struct smd_exchanges *exchanges)
 static void on_look(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_exchanges *exchanges = arg;
-	struct smd_exchange *oldest = find_oldest(exchanges);
+	struct smd_exchange_piece *oldest = find_oldest(exchanges);
 
 	(void)fd;
 	(void)what;

@@ -1,11 +1,11 @@
 /*
- * Looks twice a second after exchanges that are under way: who is late, who does not agree, and what
- * can never be done because a rank is lost (specs/design/exchange.md).
+ * Looks twice a second after exchanges that are under way: who is late, who does not agree, and
+ * what can never be done because a rank is lost (specs/design/exchange.md).
  */
 #ifndef SMD_LIBSUMMAND_EXCHANGE_WATCH_H
 #define SMD_LIBSUMMAND_EXCHANGE_WATCH_H
 
-#include "worker/libsummand/exchange.h"
+#include "worker/libsummand/exchange_piece.h"
 
 /* One has begun. */
 void smd_exchange_watch_begin(struct smd_exchanges *exchanges);

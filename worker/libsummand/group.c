@@ -205,6 +205,7 @@ static int comm_create(struct smd_context *context, bool spare, const char *grou
 	comm->spare = spare;
 	comm->base.receiver.ops = &smd_group_receiver;
 	comm->settle = smd_settle;
+	comm->end_pieces = smd_exchange_end;
 	comm->pump = comm_pump;
 	comm->drained = smd_group_drained;
 	comm->destroy = smd_comm_destroy;
@@ -415,6 +416,7 @@ void smd_comm_destroy(smd_comm *comm)
 	if (comm->unwaited) {
 		smd_handles_drop(comm);
 	}
+	smd_exchanges_free(comm);
 	smd_epoch_agreement_destroy(&comm->agreement);
 	smd_group_stop_tuning(comm);
 	smd_comm_discard(comm);

@@ -134,8 +134,8 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 	if (comm->tuning) {
 		enum smd_exchange_mode mode = comm->context->config.exchange;
 
-		smd_exchange_choice_begin(&comm->tuning->exchange, mode != SMD_EXCHANGE_OFF,
-			mode == SMD_EXCHANGE_ON);
+		smd_exchange_choice_begin(
+			&comm->tuning->exchange, mode != SMD_EXCHANGE_OFF, mode == SMD_EXCHANGE_ON);
 	}
 	if (comm->tuning && comm->now != &comm->base) {
 		smd_tuning_go_on(comm->tuning, smd_clock_ns());

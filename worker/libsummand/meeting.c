@@ -14,7 +14,7 @@
 /* A place as the numbers of a message: address, port, secret. */
 #define PLACE_NUMBERS (2 + 1 + SMD_NONCE_SIZE / 8)
 _Static_assert(PLACE_NUMBERS > 1, "one number says whether a rank has all lanes");
-_Static_assert(SMD_MESH_RANKS_MAX * PLACE_NUMBERS <= SMD_STREAMS_MAX, "one message tells of all");
+_Static_assert(SMD_MESH_RANKS_MAX *PLACE_NUMBERS <= SMD_STREAMS_MAX, "one message tells of all");
 
 /* ---- places ---- */
 
@@ -95,6 +95,8 @@ static void tell_why(const struct smd_comm *comm, const char *why)
 
 /* ---- a rank ---- */
 
+static void meeting_made(struct smd_comm *comm, bool all);
+
 static bool make_mesh(struct smd_exchanges *exchanges)
 {
 	struct smd_comm *comm = exchanges->comm;
@@ -107,6 +109,7 @@ static bool make_mesh(struct smd_exchanges *exchanges)
 		why = "the own address is not known";
 	}
 	if (!why) {
+		exchanges->made = meeting_made;
 		exchanges->mesh = smd_mesh_create(context->progress.base, &context->config, address,
 			comm->nranks, comm->rank, &smd_exchange_mesh_user, exchanges, &error);
 		why = exchanges->mesh ? NULL : error.text;
@@ -129,8 +132,8 @@ static void say_meets(struct smd_exchanges *exchanges, const uint64_t *numbers, 
 }
 
 /* It comes through every server. */
-static int take_meet(struct smd_comm *comm, const struct smd_epoch_message *message,
-	struct smd_error *error)
+static int take_meet(
+	struct smd_comm *comm, const struct smd_epoch_message *message, struct smd_error *error)
 {
 	struct smd_exchanges *exchanges = smd_exchanges_get(comm);
 	struct smd_meeting *meeting = exchanges ? &exchanges->meeting : NULL;
@@ -140,8 +143,9 @@ static int take_meet(struct smd_comm *comm, const struct smd_epoch_message *mess
 		return 0; /* rank 0 asks for nothing before all have answered */
 	}
 	if (message->nstreams && message->nstreams != comm->nranks * PLACE_NUMBERS) {
-		return smd_error_set(error, EPROTO, "AGREE: MEET must tell of %u ranks, got %u numbers",
-			comm->nranks, message->nstreams);
+		return smd_error_set(error, EPROTO,
+			"AGREE: MEET must tell of %u ranks, got %u numbers", comm->nranks,
+			message->nstreams);
 	}
 	if (meeting->id == 0 && !message->nstreams && message->id) {
 		meeting->id = message->id;
@@ -153,8 +157,8 @@ static int take_meet(struct smd_comm *comm, const struct smd_epoch_message *mess
 		   exchanges->mesh) {
 		meeting->listed = true;
 		for (unsigned r = 0; r < comm->nranks; r++) {
-			place_decode(message->streams + (size_t)r * PLACE_NUMBERS,
-				&meeting->places[r]);
+			place_decode(
+				message->streams + (size_t)r * PLACE_NUMBERS, &meeting->places[r]);
 		}
 		smd_mesh_connect(exchanges->mesh, meeting->id, meeting->places);
 	}
@@ -191,7 +195,8 @@ static void fail(struct smd_exchanges *exchanges, unsigned rank)
 
 	if (!meeting->failed && rank) {
 		smd_log(SMD_LOG_INFO, "libsummand",
-			"group %s: small operations do not go from rank to rank: rank %u cannot, as "
+			"group %s: small operations do not go from rank to rank: rank %u cannot, "
+			"as "
 			"its log says (SUMMAND_LOG=info)",
 			exchanges->comm->group, rank);
 	}
@@ -255,7 +260,7 @@ bool smd_meeting_begin(struct smd_comm *comm)
 
 /* ---- all ---- */
 
-void smd_meeting_made(struct smd_comm *comm, bool all)
+static void meeting_made(struct smd_comm *comm, bool all)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
 	const uint64_t made = all;
@@ -294,8 +299,8 @@ bool smd_meeting_holds(const struct smd_comm *comm)
 	return true;
 }
 
-int smd_meeting_take(struct smd_comm *comm, const struct smd_epoch_message *message,
-	struct smd_error *error)
+int smd_meeting_take(
+	struct smd_comm *comm, const struct smd_epoch_message *message, struct smd_error *error)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
 

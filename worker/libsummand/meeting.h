@@ -8,24 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "worker/libsummand/mesh.h"
+#include "worker/libsummand/exchange_piece.h"
 
-struct smd_comm;
 struct smd_epoch_message;
-
-#define SMD_MESH_RANKS_MAX 16u
-
-struct smd_meeting {
-	uint64_t id; /* 0: rank 0 has not asked */
-	bool listed; /* where all listen */
-	bool made;   /* this rank has all lanes; */
-	bool ready;  /* rank 0: so have all; */
-	bool failed; /* some rank cannot, so none does */
-	/* Rank 0's: */
-	uint32_t placed; /* ranks that have said where they listen, by number, */
-	uint32_t meets;  /* and that have all lanes */
-	struct smd_mesh_place places[SMD_MESH_RANKS_MAX];
-};
 
 /* Rank 0: asks all. False: there will be no mesh. */
 bool smd_meeting_begin(struct smd_comm *comm);
@@ -37,10 +22,7 @@ bool smd_meeting_is_ready(const struct smd_comm *comm);
 bool smd_meeting_holds(const struct smd_comm *comm);
 
 /* MEET or MEETS has come. -EPROTO with a text. */
-int smd_meeting_take(struct smd_comm *comm, const struct smd_epoch_message *message,
-	struct smd_error *error);
-
-/* This rank's mesh has all lanes, or cannot be had. */
-void smd_meeting_made(struct smd_comm *comm, bool all);
+int smd_meeting_take(
+	struct smd_comm *comm, const struct smd_epoch_message *message, struct smd_error *error);
 
 #endif

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <event2/event.h>
-#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +92,8 @@ static void mesh_on_late(evutil_socket_t fd, short what, void *arg)
 
 		if (r != mesh->rank && !peer->made) {
 			snprintf(text, sizeof(text),
-				"rank %u must be connected with rank %u within %d s%s%s", mesh->rank,
-				r, MAKING_S, peer->why[0] ? ": " : "", peer->why);
+				"rank %u must be connected with rank %u within %d s%s%s",
+				mesh->rank, r, MAKING_S, peer->why[0] ? ": " : "", peer->why);
 		}
 	}
 	give_up(mesh, text);
@@ -254,8 +253,8 @@ static int guest_answer(struct smd_mesh_guest *guest, struct smd_error *error)
 	snprintf(words->callee_name, sizeof(words->callee_name), "%s", mesh->config->replica);
 	ret = smd_nonce_draw(words->callee_nonce);
 	ret = ret ? ret
-		  : smd_mesh_words_proof(words, false, mesh->config->token, mesh->place.secret,
-			    &words->proof);
+		  : smd_mesh_words_proof(
+			    words, false, mesh->config->token, mesh->place.secret, &words->proof);
 	if (ret == 0) {
 		guest->answered = true;
 		say(guest->lane, SMD_MESH_ANSWERS, words);
@@ -364,21 +363,6 @@ static void mesh_on_accept(void *owner, struct smd_lane *lane, int shard)
 
 /* ---- its life ---- */
 
-static void print_place(
-	const uint8_t bytes[16], uint16_t port, char out[SMD_ADDRESS_TEXT_MAX])
-{
-	struct sockaddr_storage address;
-
-	smd_address_of_bytes(bytes, &address);
-	if (address.ss_family == AF_INET) {
-		((struct sockaddr_in *)&address)->sin_port = htons(port);
-		smd_address_print((struct sockaddr *)&address, sizeof(struct sockaddr_in), out);
-	} else {
-		((struct sockaddr_in6 *)&address)->sin6_port = htons(port);
-		smd_address_print((struct sockaddr *)&address, sizeof(struct sockaddr_in6), out);
-	}
-}
-
 static int mesh_listen(struct smd_mesh *mesh, struct smd_error *error)
 {
 	const struct smd_transport_ops *tcp = mesh_transport();
@@ -386,7 +370,7 @@ static int mesh_listen(struct smd_mesh *mesh, struct smd_error *error)
 	char bound[128];
 	int ret;
 
-	print_place(mesh->place.address, 0, address);
+	smd_address_print_bytes(mesh->place.address, 0, address);
 	ret = tcp->listen(mesh->base, address, mesh_on_accept, mesh, &mesh->listener, bound, error);
 	if (ret == 0) {
 		mesh->place.port = (uint16_t)strtoul(strrchr(bound, ':') + 1, NULL, 10);
@@ -442,14 +426,14 @@ static int peer_connect(struct smd_mesh_peer *peer, struct smd_error *error)
 	struct smd_mesh *mesh = peer->mesh;
 	char address[SMD_ADDRESS_TEXT_MAX];
 
-	peer->words = (struct smd_mesh_words){
-		.id = mesh->id, .caller = mesh->rank, .callee = peer->rank};
+	peer->words =
+		(struct smd_mesh_words){.id = mesh->id, .caller = mesh->rank, .callee = peer->rank};
 	snprintf(peer->words.caller_name, sizeof(peer->words.caller_name), "%s",
 		mesh->config->replica);
 	if (smd_nonce_draw(peer->words.caller_nonce)) {
 		return smd_error_set(error, EIO, "cannot get random numbers");
 	}
-	print_place(peer->place.address, peer->place.port, address);
+	smd_address_print_bytes(peer->place.address, peer->place.port, address);
 	return mesh_transport()->connect(
 		mesh->base, address, NULL, 0, &peer_callbacks, peer, &peer->lane, error);
 }

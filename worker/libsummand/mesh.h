@@ -35,11 +35,11 @@ struct smd_mesh_peer {
 	struct smd_mesh *mesh;
 	uint16_t rank;
 	struct smd_mesh_place place;
-	struct smd_lane *lane; /* NULL: none yet, or it has ended */
-	bool made;             /* both ends have shown who they are; */
-	bool lost;             /* it has ended since, */
-	uint64_t lost_ns;      /* at that time, */
-	char why[96];          /* for this reason */
+	struct smd_lane *lane;         /* NULL: none yet, or it has ended */
+	bool made;                     /* both ends have shown who they are; */
+	bool lost;                     /* it has ended since, */
+	uint64_t lost_ns;              /* at that time, */
+	char why[96];                  /* for this reason */
 	char name[SMD_STRING_MAX + 1]; /* the replica's */
 	struct smd_mesh_words words;   /* that were said to make it */
 	uint8_t control[SMD_CONTROL_MAX];

@@ -31,8 +31,8 @@ size_t smd_mesh_words_call(const struct smd_mesh_words *words, uint8_t payload[S
 	return writer.used;
 }
 
-int smd_mesh_words_take_call(const uint8_t *payload, size_t length, struct smd_mesh_words *out,
-	struct smd_error *error)
+int smd_mesh_words_take_call(
+	const uint8_t *payload, size_t length, struct smd_mesh_words *out, struct smd_error *error)
 {
 	struct smd_reader reader = {.at = payload, .left = length};
 
@@ -53,8 +53,8 @@ size_t smd_mesh_words_answer(const struct smd_mesh_words *words, uint8_t payload
 	return writer.used;
 }
 
-int smd_mesh_words_take_answer(const uint8_t *payload, size_t length, struct smd_mesh_words *out,
-	struct smd_error *error)
+int smd_mesh_words_take_answer(
+	const uint8_t *payload, size_t length, struct smd_mesh_words *out, struct smd_error *error)
 {
 	struct smd_reader reader = {.at = payload, .left = length};
 
@@ -72,8 +72,8 @@ size_t smd_mesh_words_prove(const struct smd_mesh_words *words, uint8_t payload[
 	return writer.used;
 }
 
-int smd_mesh_words_take_proof(const uint8_t *payload, size_t length, struct smd_mesh_words *out,
-	struct smd_error *error)
+int smd_mesh_words_take_proof(
+	const uint8_t *payload, size_t length, struct smd_mesh_words *out, struct smd_error *error)
 {
 	struct smd_reader reader = {.at = payload, .left = length};
 

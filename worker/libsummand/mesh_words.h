@@ -37,12 +37,12 @@ size_t smd_mesh_words_answer(const struct smd_mesh_words *words, uint8_t payload
 size_t smd_mesh_words_prove(const struct smd_mesh_words *words, uint8_t payload[SMD_CONTROL_MAX]);
 
 /* And the other way. -EPROTO with a text. */
-int smd_mesh_words_take_call(const uint8_t *payload, size_t length, struct smd_mesh_words *out,
-	struct smd_error *error);
-int smd_mesh_words_take_answer(const uint8_t *payload, size_t length, struct smd_mesh_words *out,
-	struct smd_error *error);
-int smd_mesh_words_take_proof(const uint8_t *payload, size_t length, struct smd_mesh_words *out,
-	struct smd_error *error);
+int smd_mesh_words_take_call(
+	const uint8_t *payload, size_t length, struct smd_mesh_words *out, struct smd_error *error);
+int smd_mesh_words_take_answer(
+	const uint8_t *payload, size_t length, struct smd_mesh_words *out, struct smd_error *error);
+int smd_mesh_words_take_proof(
+	const uint8_t *payload, size_t length, struct smd_mesh_words *out, struct smd_error *error);
 
 /* The proof of that end. 0 or -ENOMEM. */
 int smd_mesh_words_proof(const struct smd_mesh_words *words, bool caller, const char *token,

@@ -4,7 +4,6 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/epoch.h"
-#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/segment.h"
 #include "worker/libsummand/tuning.h"
 
@@ -92,10 +91,11 @@ static void operation_finish(struct smd_request *operation, int err)
 {
 	struct smd_comm *comm = operation->comm;
 	struct smd_context *context = comm->context;
+	bool exchanged = operation->pieces > 0;
 
 	TAILQ_REMOVE(&comm->operations, operation, link);
 	if (comm->tuning) {
-		if (operation->pieces) {
+		if (exchanged) {
 			smd_tuning_exchanged(comm->tuning);
 		}
 		smd_tuning_end(comm->tuning, smd_clock_ns());
@@ -105,8 +105,8 @@ static void operation_finish(struct smd_request *operation, int err)
 		smd_epochs_forget(operation);
 	}
 	comm->fetching -= operation->path->fetch != NULL;
-	if (operation->pieces) {
-		smd_exchange_end(operation);
+	if (exchanged) {
+		comm->end_pieces(operation);
 	}
 	if (operation->path->end) {
 		operation->path->end(operation);
@@ -126,6 +126,7 @@ static void operation_finish(struct smd_request *operation, int err)
 	if (err == 0) {
 		context->stats.operations++;
 		context->stats.bytes_reduced += operation->bytes;
+		context->stats.exchanges += exchanged;
 	}
 	comm->in_flight--;
 	comm->late[0] = '\0'; /* who was late for it has come */
@@ -162,7 +163,8 @@ void smd_operation_check(struct smd_request *operation)
 		return;
 	}
 	if (operation->laid && operation->chunks_done == operation->nchunks &&
-		operation->pieces_done == operation->pieces && (operation->holds || operation_complete(operation))) {
+		operation->pieces_done == operation->pieces &&
+		(operation->holds || operation_complete(operation))) {
 		operation_return(operation);
 	} else if (operation->comm->state == SMD_COMM_FAILED && operation->comm->nopen == 0) {
 		operation_finish(operation, operation->comm->err);

@@ -43,8 +43,8 @@ struct smd_request {
 	uint64_t sequence;      /* number of the operation in the communicator */
 	struct smd_epoch *home; /* that its chunks have their first numbers in */
 	bool laid;              /* they have; else it is kept back */
-	unsigned pieces;        /* that ranks do among themselves (exchange.h); 0: servers do all, */
-	unsigned pieces_done;   /* and that are here */
+	unsigned pieces;      /* that ranks do among themselves (exchange.h); 0: servers do all, */
+	unsigned pieces_done; /* and that are here */
 	bool repaired;          /* some have been dealt again */
 	bool leaves_copies;     /* when it returns (history.h) */
 	bool holds;             /* all results are here; others may lack some */

@@ -1,9 +1,9 @@
 /*
  * What rank 0 sees of its operations, and which table they should have therefore: rates
- * (measured_rate.h), weights (balance.h), which servers (server_choice.h), the number of their shards
- * (shard_choice.h), the size of chunks (chunk_search.h), and what goes from rank to rank instead
- * (exchange_choice.h), of which one is changed at a time. There
- * are only so many tables in a minute, whatever is seen.
+ * (measured_rate.h), weights (balance.h), which servers (server_choice.h), the number of their
+ * shards (shard_choice.h), the size of chunks (chunk_search.h), and what goes from rank to rank
+ * instead (exchange_choice.h), of which one is changed at a time. There are only so many tables in
+ * a minute, whatever is seen.
  *
  * Shards that nothing is dealt to are in no other account: those in use have *places*, in the order
  * of all.
@@ -59,7 +59,7 @@ struct smd_tuning {
 	struct smd_server_choice servers;
 	struct smd_chunk_search search;
 	struct smd_exchange_choice exchange;
-	bool met; /* ranks can do operations among themselves */
+	bool met;         /* ranks can do operations among themselves */
 	unsigned nshards; /* that there are; as many as the balance's have a place */
 	struct smd_tuning_shard *shards;
 	uint64_t looked_ns; /* who decides was looked at last; */

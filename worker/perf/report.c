@@ -112,7 +112,7 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 {
 	json_t *results = json_array();
 	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:b, s:s, s:{s:I, s:I}, s:{s:I, s:I}, "
-				 "s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:o}",
+				 "s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:o}",
 		"version", SUMMAND_VERSION, "nranks", settings->nranks, "iters", settings->iters,
 		"warmup", settings->warmup, "inflight", settings->inflight, "rolling",
 		settings->rolling, "wire", smd_dtype_name(settings->wire), "rdma", "requests",
@@ -122,7 +122,7 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 		"limit", (json_int_t)stats->undo_limit, "tables", "bytes",
 		(json_int_t)stats->table_bytes, "most", (json_int_t)stats->tables, "epochs",
 		(json_int_t)stats->epochs, "bytes_skipped", (json_int_t)stats->bytes_skipped,
-		"results", results);
+		"exchanges", (json_int_t)stats->exchanges, "results", results);
 
 	for (unsigned i = 0; root && i < nrows; i++) {
 		const struct perf_row *row = &rows[i];
@@ -172,6 +172,10 @@ void perf_report_end(const struct perf_settings *settings, const struct perf_row
 		if (stats->bytes_skipped) {
 			printf("# zeros: %" PRIu64 " KiB of payloads did not cross\n",
 				kib(stats->bytes_skipped));
+		}
+		if (stats->exchanges) {
+			printf("# from rank to rank: %" PRIu64 " of %" PRIu64 " operations\n",
+				stats->exchanges, stats->operations);
 		}
 		if (idle >= 0) {
 			printf("# processors of this host: idle for %.0f %% of the timed "

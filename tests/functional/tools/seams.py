@@ -32,7 +32,7 @@ USE_TYPE = {
     "uint64": ["worker/perf/summand-perf.1", "worker/nccl_perf/summand-nccl-perf.1"],
     "float16": ["specs/design/performance.md", "reduction_server/base/dtype.c", "worker/libsummand/libsummand.3", "worker/summand.h"],
     "float32": ["reduction_server/base/dtype.c", "reduction_server/base/dtype.h", "worker/libsummand/config.c",
-                "worker/libsummand/path_narrow.c", "worker/libsummand/path_narrow.h", "worker/nccl_plugin/collnet/loops.c", "specs/design/collnet.md", "worker/summand.h", "reduction_server/engine/part.c", "specs/design/performance.md", "specs/guide/allreduce.svg",
+                "worker/libsummand/path_narrow.c", "worker/libsummand/path_narrow.h", "worker/nccl_plugin/collnet/loops.c", "specs/design/collnet.md", "worker/summand.h", "specs/design/performance.md", "specs/guide/allreduce.svg",
                 "specs/guide/digits.md", "specs/guide/nccl.md", "tools/bench-allreduce", "tools/gpu-check",
                 "tools/gpu/time_collectives.py", "tools/gpu/train_ddp.py", "worker/examples/digits/checkpoint.h", "worker/examples/digits/trainer.c",
                 "worker/libsummand/libsummand.3", "worker/nccl_perf/main.c", "worker/nccl_perf/summand-nccl-perf.1",

@@ -49,7 +49,8 @@ class _Stats(ctypes.Structure):
                 ("rdma_doorbells", ctypes.c_uint64), ("epochs", ctypes.c_uint64), ("history_bytes", ctypes.c_uint64),
                 ("history_limit", ctypes.c_uint64), ("undo_bytes", ctypes.c_uint64),
                 ("undo_limit", ctypes.c_uint64), ("table_bytes", ctypes.c_uint64), ("tables", ctypes.c_uint64),
-                ("bytes_skipped", ctypes.c_uint64), ("later", ctypes.c_char * 256)]
+                ("bytes_skipped", ctypes.c_uint64), ("exchanges", ctypes.c_uint64),
+                ("later", ctypes.c_char * 256)]
 
 
 _POINTER, _OUT, _INT = ctypes.c_void_p, ctypes.POINTER(ctypes.c_void_p), ctypes.c_int

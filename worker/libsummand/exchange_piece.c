@@ -1,0 +1,225 @@
+/* Keeps the pieces of exchanges, and says who is waited for. */
+#include "worker/libsummand/exchange_piece.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "reduction_server/wire/request_text.h"
+
+#define SMALLEST_CLASS 12u /* bytes as a power of two */
+
+/* ---- memory that is used again ---- */
+
+static unsigned class_of(size_t bytes)
+{
+	unsigned class = SMALLEST_CLASS;
+
+	while ((size_t)1 << class < bytes) {
+		class++;
+	}
+	return class;
+}
+
+struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchanges, size_t bytes)
+{
+	unsigned class = class_of(bytes);
+	struct smd_exchange_input *input = TAILQ_FIRST(&exchanges->free[class]);
+
+	if (input) {
+		TAILQ_REMOVE(&exchanges->free[class], input, link);
+		input->whole = false;
+		return input;
+	}
+	input = calloc(1, sizeof(*input));
+	if (input && !(input->bytes = aligned_alloc(4096, (size_t)1 << class))) {
+		free(input);
+		input = NULL;
+	}
+	if (input) {
+		input->class = class;
+	}
+	return input;
+}
+
+static void input_give_back(struct smd_exchanges *exchanges, struct smd_exchange_input *input)
+{
+	if (input) {
+		TAILQ_INSERT_HEAD(&exchanges->free[input->class], input, link);
+	}
+}
+
+struct smd_exchange_piece *smd_exchange_piece_add(struct smd_exchanges *exchanges)
+{
+	struct smd_exchange_piece *piece = TAILQ_FIRST(&exchanges->spare);
+
+	if (piece) {
+		TAILQ_REMOVE(&exchanges->spare, piece, link);
+	} else {
+		piece = malloc(sizeof(*piece));
+	}
+	if (piece) {
+		*piece = (struct smd_exchange_piece){.first = 0};
+		TAILQ_INSERT_TAIL(&exchanges->list, piece, link);
+	}
+	return piece;
+}
+
+void smd_exchange_piece_end(
+	struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
+{
+	TAILQ_REMOVE(&exchanges->list, piece, link);
+	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
+		input_give_back(exchanges, piece->inputs[r]);
+		if (exchanges->rx_result[r] == piece) {
+			exchanges->rx_result[r] = NULL;
+		}
+	}
+	if (piece->begun && !piece->has_result) {
+		exchanges->begun--;
+		exchanges->begun_bytes -= piece->bytes;
+	}
+	TAILQ_INSERT_HEAD(&exchanges->spare, piece, link);
+}
+
+/* ---- what is asked for ---- */
+
+void smd_exchange_shape(const struct smd_request *operation, struct smd_frame *out)
+{
+	*out = (struct smd_frame){
+		.kind = SMD_FRAME_INPUT,
+		.dtype = (uint8_t)operation->dtype,
+		.op = (uint8_t)operation->op,
+		.collective = (uint8_t)operation->collective,
+		.root = (uint16_t)operation->root,
+		.rank = operation->comm->rank,
+		.operation = operation->sequence,
+		.count = operation->count,
+	};
+}
+
+void smd_exchange_disagrees(struct smd_comm *comm, const struct smd_mesh_peer *peer,
+	const struct smd_frame *theirs, const struct smd_request *ours)
+{
+	struct smd_frame own;
+	char text[SMD_ERROR_TEXT_MAX];
+	char their_request[SMD_REQUEST_TEXT_MAX];
+	char own_request[SMD_REQUEST_TEXT_MAX];
+
+	smd_exchange_shape(ours, &own);
+	smd_request_text(theirs, their_request);
+	smd_request_text(&own, own_request);
+	snprintf(text, sizeof(text),
+		"group %.80s: all ranks must ask for the same, but rank %u (%.60s) asks for %s, "
+		"rank %u (%.60s) for %s%s",
+		comm->group, comm->rank, comm->context->config.replica, own_request, peer->rank,
+		peer->name, their_request,
+		smd_requests_may_differ_in_wire(theirs, &own)
+			? " (one may have another SUMMAND_WIRE)"
+			: "");
+	smd_comm_fault(comm, -EINVAL, text);
+}
+
+/* ---- who is waited for ---- */
+
+struct smd_exchange_piece *smd_exchange_find(
+	const struct smd_exchanges *exchanges, uint64_t sequence, uint64_t first)
+{
+	struct smd_exchange_piece *piece;
+
+	TAILQ_FOREACH (piece, &exchanges->list, link) {
+		if (piece->operation->sequence == sequence && piece->first == first) {
+			return piece;
+		}
+	}
+	return NULL;
+}
+
+bool smd_exchange_needs(const struct smd_exchange_piece *piece, unsigned rank)
+{
+	const struct smd_comm *comm = piece->operation->comm;
+
+	if (rank == comm->rank || piece->has_result) {
+		return false;
+	}
+	if (piece->hub != comm->rank) {
+		return rank == piece->hub;
+	}
+	return piece->begun ? !piece->inputs[rank] || !piece->inputs[rank]->whole : true;
+}
+
+uint64_t smd_exchanges_lost(const struct smd_comm *comm)
+{
+	const struct smd_exchanges *exchanges = comm->exchanges;
+	const struct smd_exchange_piece *piece;
+
+	if (!exchanges || !exchanges->mesh) {
+		return SMD_COMM_NO_END;
+	}
+	TAILQ_FOREACH (piece, &exchanges->list, link) {
+		for (unsigned r = 0; r < comm->nranks; r++) {
+			if (smd_exchange_needs(piece, r) && !exchanges->mesh->peers[r].lane) {
+				return piece->operation->sequence;
+			}
+		}
+	}
+	return SMD_COMM_NO_END;
+}
+
+/* ---- their life ---- */
+
+struct smd_exchanges *smd_exchanges_get(struct smd_comm *comm)
+{
+	struct smd_exchanges *exchanges = comm->exchanges;
+
+	if (exchanges) {
+		return exchanges;
+	}
+	exchanges = calloc(1, sizeof(*exchanges));
+	if (!exchanges) {
+		return NULL;
+	}
+	exchanges->comm = comm;
+	TAILQ_INIT(&exchanges->list);
+	TAILQ_INIT(&exchanges->spare);
+	TAILQ_INIT(&exchanges->waiting);
+	for (unsigned c = 0; c < SMD_EXCHANGE_CLASSES; c++) {
+		TAILQ_INIT(&exchanges->free[c]);
+	}
+	comm->exchanges = exchanges;
+	return exchanges;
+}
+
+static void free_inputs(struct smd_exchange_inputs *inputs)
+{
+	struct smd_exchange_input *input;
+
+	while ((input = TAILQ_FIRST(inputs)) != NULL) {
+		TAILQ_REMOVE(inputs, input, link);
+		free(input->bytes);
+		free(input);
+	}
+}
+
+void smd_exchanges_free(struct smd_comm *comm)
+{
+	struct smd_exchanges *exchanges = comm->exchanges;
+	struct smd_exchange_piece *piece;
+
+	if (!exchanges) {
+		return;
+	}
+	while ((piece = TAILQ_FIRST(&exchanges->spare)) != NULL) {
+		TAILQ_REMOVE(&exchanges->spare, piece, link);
+		free(piece);
+	}
+	free_inputs(&exchanges->waiting);
+	for (unsigned c = 0; c < SMD_EXCHANGE_CLASSES; c++) {
+		free_inputs(&exchanges->free[c]);
+	}
+	if (exchanges->mesh) {
+		smd_mesh_free(exchanges->mesh);
+	}
+	comm->exchanges = NULL;
+	free(exchanges);
+}

@@ -1,0 +1,120 @@
+/*
+ * The *pieces* of exchanges (exchange.h): what is under way of each, the memory that it takes, and who is
+ * waited for. All on the owner.
+ *
+ *     kept back -> begun -> has its result -> ended with its operation
+ */
+#ifndef SMD_LIBSUMMAND_EXCHANGE_PIECE_H
+#define SMD_LIBSUMMAND_EXCHANGE_PIECE_H
+
+#include "worker/libsummand/comm.h"
+#include "worker/libsummand/mesh.h"
+#include "worker/libsummand/operation.h"
+
+#define SMD_MESH_RANKS_MAX 16u
+#define SMD_EXCHANGE_BYTES_MAX (4u << 20)   /* of an operation, */
+#define SMD_PIECE_BYTES_MAX    (256u << 10) /* and of a piece: what is summed at once is in the caches */
+/* Pieces that a rank has under way: so many, and bytes of them together. */
+#define SMD_PIECES_AT_ONCE      16u
+#define SMD_PIECE_BYTES_AT_ONCE (2u << 20)
+
+/* What another rank contributes to a piece, at the hub. */
+struct smd_exchange_input {
+	TAILQ_ENTRY(smd_exchange_input) link; /* of those that no exchange has yet, or that are free */
+	struct smd_frame shape;
+	bool whole;
+	unsigned class; /* log2 of the bytes that it has room for */
+	uint8_t *bytes;
+};
+TAILQ_HEAD(smd_exchange_inputs, smd_exchange_input);
+
+/* One piece. */
+struct smd_exchange_piece {
+	TAILQ_ENTRY(smd_exchange_piece) link; /* of the communicator's, in order */
+	struct smd_request *operation;
+	uint64_t first; /* element of it, */
+	uint64_t count; /* and so many */
+	size_t bytes;
+	unsigned hub; /* rank */
+	bool begun;
+	uint64_t begun_ns;
+	bool has_result;
+	bool receives; /* the result is coming in */
+	unsigned missing; /* the hub: inputs */
+	unsigned looks;   /* how often it was found to wait (exchange_watch.h) */
+	struct smd_exchange_input *inputs[SMD_MESH_RANKS_MAX];
+	struct smd_send sends[SMD_MESH_RANKS_MAX]; /* by whom they are for */
+};
+TAILQ_HEAD(smd_exchange_pieces, smd_exchange_piece);
+
+#define SMD_EXCHANGE_CLASSES 19 /* up to a piece */
+
+/* How far ranks are with having a mesh (meeting.h). */
+struct smd_meeting {
+	uint64_t id; /* 0: rank 0 has not asked */
+	bool listed; /* where all listen */
+	bool made;   /* this rank has all lanes; */
+	bool ready;  /* rank 0: so have all; */
+	bool failed; /* some rank cannot, so none does */
+	/* Rank 0's: */
+	uint32_t placed; /* ranks that have said where they listen, by number, */
+	uint32_t meets;  /* and that have all lanes */
+	struct smd_mesh_place places[SMD_MESH_RANKS_MAX];
+};
+
+struct smd_exchanges {
+	struct smd_comm *comm;
+	struct smd_mesh *mesh; /* NULL: this rank cannot have one */
+	struct smd_meeting meeting;
+	void (*made)(struct smd_comm *comm, bool all); /* this rank's mesh has all lanes, or never will */
+	struct smd_exchange_pieces list;
+	unsigned begun;                     /* of these, */
+	size_t begun_bytes;                 /* with so many bytes */
+	struct smd_exchange_inputs waiting; /* of operations that this rank has not begun */
+	unsigned nwaiting[SMD_MESH_RANKS_MAX]; /* of each rank, */
+	size_t waiting_bytes[SMD_MESH_RANKS_MAX];
+	struct smd_exchange_input *rx[SMD_MESH_RANKS_MAX]; /* what is coming in of each */
+	struct smd_exchange_piece *rx_result[SMD_MESH_RANKS_MAX];
+	struct smd_exchange_pieces spare; /* memory to be used again */
+	struct smd_exchange_inputs free[SMD_EXCHANGE_CLASSES];
+	struct event *watch; /* while some are under way (exchange_watch.h) */
+	bool watches;
+	uint64_t ended_ns; /* since then a server has said that the communicator ends */
+	char late[SMD_ERROR_TEXT_MAX / 2]; /* ranks that the hub waits for, as it has said last, */
+	unsigned nlate;                    /* so many */
+};
+
+/* The communicator's, made if there are none. NULL: out of memory. */
+struct smd_exchanges *smd_exchanges_get(struct smd_comm *comm);
+/* The mesh is closed, or there is none. */
+void smd_exchanges_free(struct smd_comm *comm);
+
+static inline struct smd_exchanges *smd_exchanges_of(const struct smd_mesh_peer *peer)
+{
+	return (struct smd_exchanges *)peer->mesh->owner;
+}
+
+/* Adds a piece behind the others; NULL: out of memory. Ends it, however far it has come. */
+struct smd_exchange_piece *smd_exchange_piece_add(struct smd_exchanges *exchanges);
+void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece);
+
+/* Room for what a rank contributes; NULL: out of memory. */
+struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchanges, size_t bytes);
+
+/* The piece of an operation that this rank has come to; NULL: there is none, or it is over. */
+struct smd_exchange_piece *smd_exchange_find(
+	const struct smd_exchanges *exchanges, uint64_t sequence, uint64_t first);
+
+/* Whether the piece needs something more of that rank. */
+bool smd_exchange_needs(const struct smd_exchange_piece *piece, unsigned rank);
+
+/* The first operation that cannot be done, because a rank's lane has ended; or SMD_COMM_NO_END. */
+uint64_t smd_exchanges_lost(const struct smd_comm *comm);
+
+/* What the operation asks for. */
+void smd_exchange_shape(const struct smd_request *operation, struct smd_frame *out);
+/* Ranks have asked for different things in an operation: fails the communicator. */
+void smd_exchange_disagrees(struct smd_comm *comm, const struct smd_mesh_peer *peer,
+	const struct smd_frame *theirs, const struct smd_request *ours);
+
+#endif
