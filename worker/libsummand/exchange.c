@@ -56,10 +56,10 @@ int smd_exchange_lay(struct smd_request *operation)
 		if (!piece) {
 			return -ENOMEM;
 		}
-		*piece = (struct smd_exchange_piece){.operation = operation,
-			.first = first,
-			.count = left < most ? left : most,
-			.hub = hub_of(operation->comm, operation->sequence, operation->pieces)};
+		piece->operation = operation;
+		piece->first = first;
+		piece->count = left < most ? left : most;
+		piece->hub = hub_of(operation->comm, operation->sequence, operation->pieces);
 		piece->bytes = piece->count * operation->element_bytes;
 		operation->pieces++;
 	}
@@ -279,8 +279,7 @@ static int check_frame(const struct smd_mesh_peer *peer, const struct smd_frame 
 		!smd_kernel_find(frame->dtype, frame->op)) {
 		return smd_error_set(error, EPROTO,
 			"%s: must be a piece of a reduction of at most %u bytes, got %u bytes at "
-			"%llu "
-			"of %llu elements",
+			"%llu of %llu elements",
 			smd_frame_kind_name(frame->kind), SMD_EXCHANGE_BYTES_MAX, frame->length,
 			(unsigned long long)frame->offset, (unsigned long long)frame->count);
 	}
