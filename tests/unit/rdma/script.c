@@ -50,8 +50,9 @@ struct script_pair {
 	bool broken;
 };
 
-/* Makers destroy pairs while the loop's thread posts to others and polls. */
-static pthread_mutex_t device_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* for script.then() */
+/* Makers destroy pairs and ids while the loop's thread posts to others and polls. Recursive for
+ * script.then(). */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 struct script script;
 static struct ibv_device devices[SCRIPT_DEVICES] = {{.name = "script0"}, {.name = "script1"}};
@@ -59,6 +60,16 @@ struct ibv_context script_devices[SCRIPT_DEVICES] = {
 	{.device = &devices[0], .num_comp_vectors = SCRIPT_VECTORS},
 	{.device = &devices[1], .num_comp_vectors = SCRIPT_VECTORS},
 };
+
+void script_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void script_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
 
 _Noreturn void script_stop(const char *format, ...)
 {
@@ -232,7 +243,7 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *outer, struct ibv_wc *completio
 	if (err) {
 		return err;
 	}
-	pthread_mutex_lock(&device_lock);
+	script_lock();
 	for (; got < n && queue->begin != queue->end; queue->begin++) {
 		struct entry *entry = &queue->entries[queue->begin % queue->depth];
 
@@ -241,7 +252,7 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *outer, struct ibv_wc *completio
 		}
 		completions[got++] = entry->completion;
 	}
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 	return got;
 }
 
@@ -319,12 +330,12 @@ int smd_verbs_pair_init_as(struct ibv_qp *qp, struct rdma_cm_id *id, uint16_t pk
 	if (err) {
 		return err;
 	}
-	pthread_mutex_lock(&device_lock);
+	script_lock();
 	script_by_hand_destroy(pair->id);
 	pair->id = script_id_of(id);
 	pair->id->pair = pair;
 	id->qp = qp;
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 	return 0;
 }
 
@@ -341,15 +352,26 @@ int smd_verbs_pair_join_as(
 	return err;
 }
 
+void script_pair_lose_id(struct script_pair *pair)
+{
+	const bool joined = pair->id->joined;
+
+	pair->id = script_by_hand_create(pair->qp.qp_num);
+	pair->id->pair = pair;
+	pair->id->id.qp = &pair->qp;
+	pair->id->joined = joined;
+}
+
 void smd_verbs_pair_destroy(struct ibv_qp *qp)
 {
 	struct script_pair *pair = pair_of_qp(qp);
-	struct script_id *own = pair->id;
 	struct script_queue *queue = pair->queue;
+	struct script_id *own;
 	uint32_t kept;
 
 	script_fault(SCRIPT_pair_destroy);
-	pthread_mutex_lock(&device_lock);
+	script_lock();
+	own = pair->id;
 	kept = queue->begin;
 	for (uint32_t i = queue->begin; i != queue->end; i++) {
 		struct entry *entry = &queue->entries[i % queue->depth];
@@ -375,7 +397,7 @@ void smd_verbs_pair_destroy(struct ibv_qp *qp)
 	if (own->by_hand) {
 		script_by_hand_destroy(own);
 	}
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 }
 
 static struct script_pair *pair_of(const struct rdma_cm_id *id)
@@ -393,7 +415,7 @@ int smd_verbs_post_receive(struct ibv_qp *qp, struct ibv_recv_wr *chain)
 	struct script_pair *pair = pair_of_qp(qp);
 	int err = script_fault(SCRIPT_post_receive);
 
-	pthread_mutex_lock(&device_lock);
+	script_lock();
 	for (; err == 0 && chain; chain = chain->next) {
 		if (pair->receives == pair->receives_most) {
 			script_stop("a receive queue of %u overflows", pair->receives_most);
@@ -404,7 +426,7 @@ int smd_verbs_post_receive(struct ibv_qp *qp, struct ibv_recv_wr *chain)
 	if (pair->broken) {
 		script_pair_flush(pair);
 	}
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 	return err;
 }
 
@@ -472,9 +494,9 @@ int smd_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *chain)
 {
 	int err = script_fault(SCRIPT_post_send);
 
-	pthread_mutex_lock(&device_lock);
+	script_lock();
 	err = pair_post_send(pair_of_qp(qp), chain, err);
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 	return err;
 }
 

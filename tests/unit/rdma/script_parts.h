@@ -31,6 +31,9 @@ static inline struct script_id *script_id_of(const struct rdma_cm_id *id)
 
 /* What must not happen has: says so and ends the program. */
 _Noreturn void script_stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* For what makers and the loop's thread share: queue pairs, and the connection manager's ids. */
+void script_lock(void);
+void script_unlock(void);
 /* Whether this call is the one that fails. */
 int script_fault(enum script_call_name name);
 /* Keys begin anew. */
@@ -39,6 +42,8 @@ void script_memory_reset(void);
 bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int access);
 /* All that was posted there is flushed. */
 void script_pair_flush(struct script_pair *pair);
+/* The connection manager knows nothing of it any more. */
+void script_pair_lose_id(struct script_pair *pair);
 
 /* Ids of pairs that are made without the connection manager (script_port.c). */
 struct script_id *script_by_hand_create(uint32_t number);
