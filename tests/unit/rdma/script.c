@@ -1,4 +1,4 @@
-/* The device of the script: queues, pairs, and calls that fail. */
+/* The device of the script: queue pairs, and calls that fail. */
 #include "tests/unit/rdma/script.h"
 
 #include <arpa/inet.h>
@@ -8,28 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "tests/unit/rdma/script_parts.h"
-
-/* A completion, and which of its pair's sends leave the queue when it is taken. */
-struct entry {
-	struct ibv_wc completion;
-	struct script_pair *pair; /* NULL: of none, or it has gone */
-	unsigned retires;
-};
-
-struct script_queue {
-	struct ibv_cq cq; /* first */
-	struct ibv_comp_channel channel;
-	struct entry *entries; /* [depth], a ring */
-	uint32_t depth;
-	uint32_t begin;
-	uint32_t end;
-	bool armed;
-	atomic_uint pairs;
-};
 
 struct script_pair {
 	struct ibv_qp qp;
@@ -152,128 +133,6 @@ int smd_verbs_query(struct ibv_context *context, uint8_t port, struct smd_verbs_
 	return script_fault(SCRIPT_query);
 }
 
-/* ---- completion queues ---- */
-
-static struct script_queue *queue_of(struct smd_verbs_queue *queue)
-{
-	return (struct script_queue *)queue->cq;
-}
-
-int smd_verbs_queue_create(
-	struct ibv_context *context, uint32_t depth, int vector, struct smd_verbs_queue *out)
-{
-	struct script_queue *queue;
-	int err = script_fault(SCRIPT_queue_create);
-
-	if (vector < 0 || vector >= context->num_comp_vectors) {
-		script_stop("a vector of %d is wanted, of %d", vector, context->num_comp_vectors);
-	}
-	if (err) {
-		return err;
-	}
-	script.vectors |= 1u << vector;
-	queue = calloc(1, sizeof(*queue));
-	queue->channel.context = context;
-	queue->channel.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	queue->entries = calloc(depth, sizeof(*queue->entries));
-	queue->depth = depth;
-	out->channel = &queue->channel;
-	out->cq = &queue->cq;
-	script.live++;
-	return 0;
-}
-
-void smd_verbs_queue_destroy(struct smd_verbs_queue *outer)
-{
-	struct script_queue *queue = queue_of(outer);
-
-	if (queue->pairs) {
-		script_stop("a completion queue was destroyed before its pairs");
-	}
-	close(queue->channel.fd);
-	free(queue->entries);
-	free(queue);
-	script.live--;
-}
-
-int smd_verbs_queue_resize(struct smd_verbs_queue *outer, uint32_t depth)
-{
-	struct script_queue *queue = queue_of(outer);
-	int err = script_fault(SCRIPT_queue_resize);
-	struct entry *entries;
-	uint32_t n = 0;
-
-	if (err) {
-		return err;
-	}
-	entries = calloc(depth, sizeof(*entries));
-	for (; queue->begin != queue->end; queue->begin++) {
-		entries[n++] = queue->entries[queue->begin % queue->depth];
-	}
-	free(queue->entries);
-	queue->entries = entries;
-	queue->depth = depth;
-	queue->begin = 0;
-	queue->end = n;
-	script.resizes++;
-	return 0;
-}
-
-int smd_verbs_queue_arm(struct smd_verbs_queue *queue)
-{
-	int err = script_fault(SCRIPT_queue_arm);
-
-	queue_of(queue)->armed = err == 0;
-	return err;
-}
-
-void smd_verbs_queue_quiet(struct smd_verbs_queue *queue)
-{
-	uint64_t n;
-
-	(void)!read(queue->channel->fd, &n, sizeof(n));
-}
-
-int smd_verbs_queue_poll(struct smd_verbs_queue *outer, struct ibv_wc *completions, int n)
-{
-	struct script_queue *queue = queue_of(outer);
-	int err = script_fault(SCRIPT_queue_poll);
-	int got = 0;
-
-	if (err) {
-		return err;
-	}
-	script_lock();
-	for (; got < n && queue->begin != queue->end; queue->begin++) {
-		struct entry *entry = &queue->entries[queue->begin % queue->depth];
-
-		if (entry->pair && entry->retires > entry->pair->retired) {
-			entry->pair->retired = entry->retires;
-		}
-		completions[got++] = entry->completion;
-	}
-	script_unlock();
-	return got;
-}
-
-static void queue_push(struct script_queue *queue, struct script_pair *pair, unsigned retires,
-	const struct ibv_wc *completion)
-{
-	const uint64_t one = 1;
-
-	if (queue->end - queue->begin == queue->depth) {
-		script_stop("a completion queue of %u overflows", queue->depth);
-	}
-	queue->entries[queue->end++ % queue->depth] = (struct entry){*completion, pair, retires};
-	if (queue->end - queue->begin > script.completions_most) {
-		script.completions_most = queue->end - queue->begin;
-	}
-	if (queue->armed) {
-		queue->armed = false;
-		(void)!write(queue->channel.fd, &one, sizeof(one));
-	}
-}
-
 /* ---- queue pairs ---- */
 
 int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, uint32_t sends,
@@ -296,8 +155,8 @@ int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, 
 	pair = calloc(1, sizeof(*pair));
 	pair->qp.qp_num = ++numbers & 0xffffffu;
 	pair->id = script_by_hand_create(pair->qp.qp_num);
-	pair->queue = queue_of(queue);
-	pair->queue->pairs++;
+	pair->queue = script_queue_of(queue);
+	script_queue_join(pair->queue);
 	pair->sends_most = sends;
 	pair->receives_most = receives;
 	pair->inline_most = script.inline_most;
@@ -308,6 +167,13 @@ int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, 
 	*out = &pair->qp;
 	script.live++;
 	return 0;
+}
+
+void script_pair_retire(struct script_pair *pair, unsigned sends)
+{
+	if (sends > pair->retired) {
+		pair->retired = sends;
+	}
 }
 
 static struct script_pair *pair_of_qp(const struct ibv_qp *qp)
@@ -365,27 +231,12 @@ void script_pair_lose_id(struct script_pair *pair)
 void smd_verbs_pair_destroy(struct ibv_qp *qp)
 {
 	struct script_pair *pair = pair_of_qp(qp);
-	struct script_queue *queue = pair->queue;
 	struct script_id *own;
-	uint32_t kept;
 
 	script_fault(SCRIPT_pair_destroy);
 	script_lock();
 	own = pair->id;
-	kept = queue->begin;
-	for (uint32_t i = queue->begin; i != queue->end; i++) {
-		struct entry *entry = &queue->entries[i % queue->depth];
-
-		if (entry->pair != pair || !script.forgets) {
-			queue->entries[kept % queue->depth] = *entry;
-			if (entry->pair == pair) {
-				queue->entries[kept % queue->depth].pair = NULL;
-			}
-			kept++;
-		}
-	}
-	queue->end = kept;
-	queue->pairs--;
+	script_queue_leave(pair->queue, pair);
 	for (unsigned i = 0; i < pair->posted; i++) {
 		free(pair->sends[i].bytes);
 	}
@@ -532,7 +383,7 @@ static void pair_complete_send(struct script_pair *pair, enum ibv_wc_status stat
 		completion.imm_data = 0x5a5a5a5a;
 	}
 	if (status != IBV_WC_SUCCESS || send->flags & IBV_SEND_SIGNALED) {
-		queue_push(pair->queue, pair, pair->acknowledged, &completion);
+		script_queue_push(pair->queue, pair, pair->acknowledged, &completion);
 	}
 }
 
@@ -546,7 +397,7 @@ void script_pair_flush(struct script_pair *pair)
 		pair_complete_send(pair, IBV_WC_WR_FLUSH_ERR);
 	}
 	for (; pair->receives; pair->receives--) {
-		queue_push(pair->queue, pair, 0, &completion);
+		script_queue_push(pair->queue, pair, 0, &completion);
 	}
 }
 
@@ -562,7 +413,7 @@ void script_break(struct rdma_cm_id *id, enum ibv_wc_status status)
 
 void script_complete(struct rdma_cm_id *id, const struct ibv_wc *completion)
 {
-	queue_push(pair_of(id)->queue, NULL, 0, completion);
+	script_queue_push(pair_of(id)->queue, NULL, 0, completion);
 }
 
 void script_arrive(struct rdma_cm_id *id, uint32_t immediate, uint32_t bytes)
@@ -580,7 +431,7 @@ void script_arrive(struct rdma_cm_id *id, uint32_t immediate, uint32_t bytes)
 		script_stop("a write came where no receive was ready");
 	}
 	pair->receives--;
-	queue_push(pair->queue, pair, 0, &completion);
+	script_queue_push(pair->queue, pair, 0, &completion);
 }
 
 /* ---- what a device does with a send ---- */
