@@ -296,20 +296,26 @@ static void greeter_on_accept(void *owner, struct smd_lane *lane, int shard)
 	smd_greeter_take(&greeter, lane);
 }
 
-/* The other end can say HELLO when its lane is accepted, and not before. */
-static void who_is_still_being_made_owes_no_hello(void **state)
+static void listen_with_greeter(struct link *link)
 {
-	enum { PATIENCE_S = 1, LONGER_US = 1100000 };
-	const struct script_call *accept = &script.calls[SCRIPT_accept];
-	const unsigned accepted = accept->count;
 	struct smd_error error = {""};
-	struct link *link = *state;
 	char bound[128];
 
 	smd_listener_close(asked.listener);
 	assert_int_equal(smd_transport_rdma.listen(link->base, "10.0.0.1:8", greeter_on_accept,
 				 NULL, &asked.listener, bound, &error),
 		0);
+}
+
+/* The other end can say HELLO when its lane is accepted, and not before. */
+static void who_is_still_being_made_owes_no_hello(void **state)
+{
+	enum { PATIENCE_S = 1, LONGER_US = 1100000 };
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const unsigned accepted = accept->count;
+	struct link *link = *state;
+
+	listen_with_greeter(link);
 	greeter = (struct smd_greeter){
 		.base = link->base, .name = "shard 0", .nshards = 1, .patience_s = PATIENCE_S};
 	capture_begin();
@@ -328,6 +334,44 @@ static void who_is_still_being_made_owes_no_hello(void **state)
 	assert_true(capture_has("it has not said HELLO for 1 s", "warn"));
 	capture_end();
 	stage_turn(link);
+}
+
+/* Those before it would be the next that are made, and have waited. */
+static void the_newest_of_too_many_that_are_being_made_goes(void **state)
+{
+	enum { MOST_OF_HOST = 2 };
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const unsigned accepted = accept->count;
+	struct rdma_lane *lanes[MOST_OF_HOST + 1];
+	struct link *link = *state;
+
+	listen_with_greeter(link);
+	greeter = (struct smd_greeter){.base = link->base,
+		.name = "shard 0",
+		.nshards = 1,
+		.patience_s = 10,
+		.most = 4 * MOST_OF_HOST};
+	capture_begin();
+	slow_begin(SCRIPT_pair_create);
+	for (int i = 0; i <= MOST_OF_HOST; i++) {
+		ask(link);
+		lanes[i] = rdma_lane_of(asked.end.lane);
+	}
+	for (int i = 0; i <= MOST_OF_HOST; i++) {
+		assert_int_equal(lanes[i]->closed, i == MOST_OF_HOST);
+	}
+	assert_true(capture_has("it is still being made, and 2 others of its address", "warn"));
+	slow_end(SCRIPT_pair_create);
+	RUN_UNTIL(link, accept->count == accepted + MOST_OF_HOST);
+	stage_turn(link);
+	slow_begin(SCRIPT_id_destroy); /* so that the lane is there to be looked at */
+	ask(link);
+	assert_true(lanes[0]->closed); /* who has been made goes before who comes */
+	assert_false(lanes[1]->closed);
+	slow_end(SCRIPT_id_destroy);
+	smd_greeter_close(&greeter);
+	capture_end();
+	RUN_UNTIL(link, LIST_EMPTY(&rdma_lane_of(link->far.lane)->loop->drains));
 }
 
 /* It has drained, and its id is being destroyed, when the connection manager tells something. */
@@ -480,6 +524,7 @@ int main(void)
 		STAGE(what_cannot_be_made_is_told_later),
 		STAGE(who_is_not_made_in_time_is_told),
 		STAGE(who_is_still_being_made_owes_no_hello),
+		STAGE(the_newest_of_too_many_that_are_being_made_goes),
 		STAGE(what_is_prepared_is_on_the_card_of_the_address),
 		STAGE(a_failed_pair_ends_its_own_lane),
 		STAGE(a_failed_queue_ends_all),
