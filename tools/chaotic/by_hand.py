@@ -15,7 +15,8 @@ SERVER, REDUCER = ("--memory-limit=64M",), ("--memory-limit=64M", "--share=1/4")
 PATIENT = (*SERVER, "--drain-timeout=120")  # all are drained together: ranks shall come to their end
 POOLS = {"reducer": (SERVER, SERVER, REDUCER, REDUCER, REDUCER), "servers": (PATIENT,) * 3}  # each rank's host has a reducer
 POOL = (SERVER, SERVER, SERVER)
-FEW, FEW_BY_WAYS = 500, 200  # a second's work at least; over ways that a proxy makes each takes ten times as long
+FEW, FEW_BY_WAYS = 500, 200  # a second's work at least; over ways that a proxy makes each takes ten times as long,
+FEW_EXCHANGES = 2000         # and from rank to rank, which no proxy is on, half as long
 AFTER_RETURN = 4             # times as many: with so little memory a server that comes back is taken in after 3 s
 VARIABLES = {"SUMMAND_CONNECT_TIMEOUT": "20", "SUMMAND_LOG": "info"}  # else the defaults
 JOINED = f": {RANKS} ranks, "
@@ -48,6 +49,7 @@ class ByHand(Stage):
         # One that calls instead of having a thread. Never the victim: TCP finds out that it is silent, later than the limit.
         others = [rank for rank in range(RANKS) if not self.is_rank or rank != self.victim]
         self.polling = self.random.choice([*others, *[None] * len(others)])
+        self.exchange = self.random.choice(("auto", "off"))  # small operations go from rank to rank, or all by servers
 
     # ---- processes ----
 
@@ -74,11 +76,13 @@ class ByHand(Stage):
             f"rank-{rank}", "summand-perf", "allreduce", "--group=chaos", f"--nranks={RANKS}", f"--rank={rank}",
             "--servers=" + ",".join(way.address for way in ways), "--sizes=4K,100K,1M", "--warmup=0", "--each", "--json",
             f"--iters={self.iterations()}", SUMMAND_REPLICA=f"rank-{rank}",
-            SUMMAND_TRANSPORT=transport_of(self.fault), **({"SUMMAND_PROGRESS": "poll"} if rank == self.polling else {}),
+            SUMMAND_TRANSPORT=transport_of(self.fault), SUMMAND_EXCHANGE=self.exchange, **({"SUMMAND_PROGRESS": "poll"} if rank == self.polling else {}),
             **self.limit(), **VARIABLES)
         self.began = time.monotonic()
 
     def iterations(self):
+        if self.exchange == "auto":
+            return FEW_EXCHANGES
         return (FEW if self.fault in OF_PROCESSES else FEW_BY_WAYS) * (AFTER_RETURN if self.moment == "return" else 1)
 
     def limit(self):
