@@ -211,6 +211,7 @@ static void many_at_once_are_right(void **state)
 
 struct loss {
 	struct pool *pool;
+	int now; /* or it is drained */
 	atomic_uint begun;
 	pthread_barrier_t lost;
 	pthread_barrier_t back;
@@ -276,20 +277,19 @@ static void *lose_one(void *arg)
 	while (atomic_load(&loss->begun) < 3) {
 		usleep(1000);
 	}
-	pool_end_server(loss->pool, 0, 1);
+	pool_end_server(loss->pool, 0, loss->now);
 	pthread_barrier_wait(&loss->lost);
 	pthread_barrier_wait(&loss->back);
 	pool_restart_server(loss->pool, 0, &enough);
 	return NULL;
 }
 
-static void a_lost_server_takes_nothing_of_exchanges(void **state)
+static void lose_and_take_back(int now)
 {
 	struct pool pool;
-	struct loss loss = {.pool = &pool};
+	struct loss loss = {.pool = &pool, .now = now};
 	pthread_t loser;
 
-	(void)state;
 	start(&pool, 2);
 	pthread_barrier_init(&loss.lost, NULL, 4);
 	pthread_barrier_init(&loss.back, NULL, 4);
@@ -301,7 +301,41 @@ static void a_lost_server_takes_nothing_of_exchanges(void **state)
 	pool_stop(&pool);
 }
 
-/* ---- ranks that do not meet ---- */
+static void a_lost_server_takes_nothing_of_exchanges(void **state)
+{
+	(void)state;
+	lose_and_take_back(1);
+}
+
+static void nor_does_one_that_is_drained(void **state)
+{
+	(void)state;
+	lose_and_take_back(0);
+}
+
+/* ---- ranks that meet, or do not ---- */
+
+static void work_among_themselves(struct pool_rank *rank)
+{
+	uint64_t before;
+
+	pool_await_exchanges(rank);
+	before = pool_exchanges(rank->context);
+	for (int i = 0; i < 40; i++) { /* so that more than one is the hub */
+		sum_once(rank, i);
+	}
+	CHECK(pool_exchanges(rank->context) == before + 40);
+}
+
+static void so_many_ranks_as_16_meet(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, 1);
+	pool_run(&pool, 16, "sixteen", work_among_themselves, NULL);
+	pool_stop(&pool);
+}
 
 /* All by servers; `argument` is the rank that does not want others, or NULL. */
 static void work_by_servers(struct pool_rank *rank)
@@ -400,6 +434,8 @@ int main(void)
 		cmocka_unit_test(bits_are_those_of_servers),
 		cmocka_unit_test(many_at_once_are_right),
 		cmocka_unit_test(a_lost_server_takes_nothing_of_exchanges),
+		cmocka_unit_test(nor_does_one_that_is_drained),
+		cmocka_unit_test(so_many_ranks_as_16_meet),
 		cmocka_unit_test(a_rank_that_refuses_keeps_all_from_it),
 		cmocka_unit_test(without_tcp_there_are_none),
 		cmocka_unit_test(of_more_than_16_ranks_there_are_none),
