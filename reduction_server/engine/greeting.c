@@ -11,7 +11,9 @@
 
 /*
  * Lanes in the handshake. Only strangers have so many: a worker is through at once. Where
- * there are more, the one that has waited longest is closed, of the same address first.
+ * there are more, the one that has waited longest is closed, of the same address first. One that is
+ * still being made waits for us, in a queue in which the eldest is the next, so there the newest
+ * goes.
  */
 #define HOST_PART 4
 
@@ -228,22 +230,24 @@ static const char *greeting_lacks(const struct smd_greeting *greeting)
 	return greeting->lane->opening ? "it is still being made" : "it has not said HELLO";
 }
 
-/* Closes the eldest of too many, to which the new one does not belong yet. */
-static void greeter_make_room(struct smd_greeter *greeter, const struct smd_greeting *added)
+/* Closes the eldest of too many that can go; the new one, if none can. */
+static void greeter_make_room(struct smd_greeter *greeter, struct smd_greeting *added)
 {
-	struct smd_greeting *eldest_of_host = NULL;
-	struct smd_greeting *eldest = NULL;
-	struct smd_greeting *greeting;
+	struct smd_greeting *eldest_of_host = added;
+	struct smd_greeting *eldest = added;
+	struct smd_greeting *greeting = added;
 	unsigned most = greeter->most ? greeter->most : SMD_GREETINGS_DEFAULT;
 	unsigned of_host = 0;
 	unsigned n = 0;
 
-	LIST_FOREACH (greeting, &greeter->greetings, link) { /* the youngest first */
+	while ((greeting = LIST_NEXT(greeting, link))) { /* the youngest first */
+		const bool same = strcmp(greeting->host, added->host) == 0;
+
 		n++;
-		eldest = greeting;
-		if (strcmp(greeting->host, added->host) == 0) {
-			of_host++;
-			eldest_of_host = greeting;
+		of_host += same;
+		if (!greeting->lane->opening) {
+			eldest = greeting;
+			eldest_of_host = same ? greeting : eldest_of_host;
 		}
 	}
 	greeting = of_host >= most / HOST_PART ? eldest_of_host : n >= most ? eldest : NULL;
@@ -275,8 +279,8 @@ void smd_greeter_take(struct smd_greeter *greeter, struct smd_lane *lane)
 		return;
 	}
 	greeting_name_host(greeting);
-	greeter_make_room(greeter, greeting);
 	LIST_INSERT_HEAD(&greeter->greetings, greeting, link);
+	greeter_make_room(greeter, greeting);
 }
 
 void smd_greeter_check(struct smd_greeter *greeter)

@@ -28,10 +28,14 @@ static unsigned hub_of(const struct smd_comm *comm, uint64_t sequence, uint64_t 
 	       (unsigned)((sequence / OPERATIONS_PER_HUB + piece) % comm->nranks);
 }
 
-/* Of elements of so many bytes each. */
-static uint64_t piece_elements(size_t element_bytes)
+/* Two at least, where that does not make them small: so two ranks sum at a time. */
+static uint64_t piece_elements(uint64_t count, size_t element_bytes)
 {
-	return SMD_PIECE_BYTES_MAX / element_bytes;
+	uint64_t half = (count + 1) / 2;
+	uint64_t least = SMD_PIECE_BYTES_MIN / element_bytes;
+	uint64_t most = SMD_PIECE_BYTES_MAX / element_bytes;
+
+	return half < least ? least : half < most ? half : most;
 }
 
 /* ---- operations ---- */
@@ -47,7 +51,7 @@ bool smd_exchange_takes(const struct smd_request *operation, const struct smd_ep
 int smd_exchange_lay(struct smd_request *operation)
 {
 	struct smd_exchanges *exchanges = operation->comm->exchanges;
-	uint64_t most = piece_elements(operation->element_bytes);
+	uint64_t most = piece_elements(operation->count, operation->element_bytes);
 
 	for (uint64_t first = 0; first < operation->count; first += most) {
 		struct smd_exchange_piece *piece = smd_exchange_piece_add(exchanges);
@@ -270,7 +274,7 @@ static int check_frame(const struct smd_mesh_peer *peer, const struct smd_frame 
 {
 	const struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	size_t size = smd_dtype_bytes(frame->dtype);
-	uint64_t most = size ? piece_elements(size) : 0;
+	uint64_t most = size ? piece_elements(frame->count, size) : 0;
 	uint64_t left = frame->offset < frame->count ? frame->count - frame->offset : 0;
 
 	if (frame->collective != SMD_COLLECTIVE_ALLREDUCE || left == 0 || size == 0 ||

@@ -13,7 +13,8 @@
 
 #define SMD_MESH_RANKS_MAX 16u
 #define SMD_EXCHANGE_BYTES_MAX (4u << 20)   /* of an operation, */
-#define SMD_PIECE_BYTES_MAX    (256u << 10) /* and of a piece: what is summed at once is in the caches */
+#define SMD_PIECE_BYTES_MIN    (64u << 10)  /* and of a piece that is not the only one, */
+#define SMD_PIECE_BYTES_MAX    (256u << 10) /* and at most: what is summed at once is in the caches */
 /* Pieces that a rank has under way: so many, and bytes of them together. */
 #define SMD_PIECES_AT_ONCE      16u
 #define SMD_PIECE_BYTES_AT_ONCE (2u << 20)

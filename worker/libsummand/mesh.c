@@ -483,7 +483,13 @@ void smd_mesh_close(struct smd_mesh *mesh)
 	}
 	stop_listening(mesh);
 	for (unsigned r = 0; r < mesh->nranks; r++) {
-		close_lane(mesh, &mesh->peers[r].lane);
+		struct smd_mesh_peer *peer = &mesh->peers[r];
+
+		if (peer->lane && peer->made) {
+			/* What has left must arrive, whatever the other end sends meanwhile. */
+			peer->lane->parts = true;
+		}
+		close_lane(mesh, &peer->lane);
 	}
 }
 

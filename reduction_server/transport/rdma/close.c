@@ -111,10 +111,13 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 	free(lane);
 }
 
-/* What the driver has to do, on this thread or on the maker's: afterwards nobody reads or writes.
- */
+/* What the kernel and the driver have to do, on this thread or on the maker's: the connection
+ * manager tells the other end, and afterwards nobody reads or writes. */
 static void lane_take_back(struct rdma_lane *lane)
 {
+	if (lane->id) {
+		smd_verbs_id_destroy(lane->id);
+	}
 	if (lane->paired) {
 		smd_verbs_pair_destroy(lane->pair.qp);
 	}
@@ -142,9 +145,6 @@ static void lane_let_go(struct rdma_lane *lane)
 	if (lane->patience) {
 		event_free(lane->patience);
 		lane->patience = NULL;
-	}
-	if (lane->id) {
-		smd_verbs_id_destroy(lane->id);
 	}
 	if (lane->carrier) { /* which tells the other end */
 		smd_lane_close(lane->carrier);
@@ -263,7 +263,7 @@ static void lane_become_alone(struct rdma_lane *lane)
 /* False: there is nothing of it that could be, or no maker. */
 static bool lane_is_taken_back_later(struct rdma_lane *lane)
 {
-	if (!lane->later || !(lane->paired || lane->region)) {
+	if (!lane->later || !lane->loop->maker || !(lane->paired || lane->region || lane->id)) {
 		return false;
 	}
 	lane->pair.ops = &gone_pair;
@@ -288,13 +288,6 @@ static bool lane_is_drained(const struct rdma_lane *lane)
 static void drain_end(struct rdma_lane *lane)
 {
 	LIST_REMOVE(&lane->drain, link);
-	lane_destroy(lane);
-	lane_free(-1, 0, lane);
-}
-
-static void drain_end_later(struct rdma_lane *lane)
-{
-	LIST_REMOVE(&lane->drain, link);
 	if (!lane_is_taken_back_later(lane)) {
 		lane_destroy(lane);
 		lane_free(-1, 0, lane);
@@ -305,7 +298,7 @@ static void drain_on_time(evutil_socket_t fd, short what, void *arg)
 {
 	(void)fd;
 	(void)what;
-	drain_end_later(arg);
+	drain_end(arg);
 }
 
 /* The poller may be at work on its completions, so it goes later in this turn or in the next. */
@@ -438,7 +431,7 @@ static bool lane_drains(struct rdma_lane *lane)
 
 void smd_rdma_close_made(struct rdma_lane *lane)
 {
-	drain_end_later(lane);
+	drain_end(lane);
 }
 
 /* ---- the end of its owner's use ---- */
@@ -451,12 +444,12 @@ void smd_rdma_close(struct smd_lane *outer)
 
 	assert(!lane->closed);
 	lane->closed = true;
+	lane->making.unwanted = true; /* what has not been taken up yet */
 	if (lane->rx_taking) {
 		lane->rx_next++; /* in its callback: what comes in the meantime is the next one */
 		lane->rx_taking = false;
 	}
 	if (lane->making.under_way) {
-		lane->making.unwanted = true; /* if it has not been taken up yet */
 		lane->pair.ops = &gone_pair;
 		lane_leave_to_maker(lane);
 		return;

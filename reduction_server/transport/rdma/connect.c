@@ -75,8 +75,8 @@ static void lane_on_route(struct rdma_lane *lane)
 	}
 	lane->state = RDMA_LANE_CONNECTING;
 	lane_greet(lane, greeting);
-	ret = smd_verbs_connect(
-		lane->id, lane->pair.qp, greeting, sizeof(greeting), lane->loop->settings.patience);
+	ret = smd_verbs_connect(lane->id, lane->pair.qp->qp_num, greeting, sizeof(greeting),
+		lane->loop->settings.patience);
 	if (ret) {
 		lane_cannot(lane, ret, "the request could not be sent");
 	}
@@ -310,19 +310,25 @@ static void lane_tell_unaccepted(const struct rdma_lane *lane, const char *text)
 }
 
 /* Its queue pair is joined, and takes what comes as soon as the other end knows of it. */
+static void lane_begin_accept(struct rdma_lane *lane)
+{
+	if (lane->patience) {
+		event_del(lane->patience);
+	}
+	lane->accepting.number = lane->pair.qp->qp_num;
+	lane->lane.opening = false;
+	smd_rdma_lane_open(lane);
+}
+
+/* On this thread or on the maker's. */
 static int lane_accept(struct rdma_lane *lane, struct smd_error *error)
 {
 	uint8_t greeting[SMD_RDMA_GREETING_SIZE];
 	int ret;
 
-	if (lane->patience) {
-		event_del(lane->patience);
-	}
-	lane->lane.opening = false;
-	smd_rdma_lane_open(lane);
 	lane_greet(lane, greeting);
-	ret = smd_verbs_accept(
-		lane->id, lane->pair.qp, greeting, sizeof(greeting), lane->loop->settings.patience);
+	ret = smd_verbs_accept(lane->id, lane->accepting.number, greeting, sizeof(greeting),
+		lane->loop->settings.patience);
 	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;
 }
 
@@ -332,17 +338,39 @@ static void lane_cannot_accept(struct rdma_lane *lane, int err, const char *text
 	smd_rdma_lane_end(lane, err, text);
 }
 
+static struct rdma_lane *lane_of_job(struct rdma_job *job)
+{
+	return (struct rdma_lane *)((char *)job - offsetof(struct rdma_lane, accepting.job));
+}
+
+static void job_accept(struct rdma_job *job)
+{
+	struct rdma_lane *lane = lane_of_job(job);
+
+	lane->accepting.ret =
+		lane->making.unwanted ? -ECANCELED : lane_accept(lane, &lane->accepting.error);
+}
+
+static void job_on_accepted(struct rdma_job *job)
+{
+	struct rdma_lane *lane = lane_of_job(job);
+
+	if (lane->accepting.ret && !lane->closed && !lane->ended) {
+		lane_cannot_accept(lane, lane->accepting.ret, lane->accepting.error.text);
+	}
+}
+
+/* If it is closed meanwhile, the maker takes it back after this. */
 static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
 {
-	struct smd_error error = {""};
-
-	if (ret == 0) {
-		ret = lane_accept(lane, &error);
-		text = error.text;
-	}
 	if (ret) {
 		lane_cannot_accept(lane, ret, text);
+		return;
 	}
+	lane_begin_accept(lane);
+	lane->accepting.job = (struct rdma_job){
+		.run = job_accept, .done = job_on_accepted, .urgent = true}; /* as who joins */
+	smd_rdma_maker_give(lane->loop->maker, &lane->accepting.job);
 }
 
 static void lane_on_made(struct rdma_lane *lane, int ret, const char *text)
@@ -413,7 +441,11 @@ static int lane_begin_accepting(
 	if (ret == 0) {
 		ret = smd_rdma_lane_join_pair(lane, error);
 	}
-	return ret ? ret : lane_accept(lane, error);
+	if (ret) {
+		return ret;
+	}
+	lane_begin_accept(lane);
+	return lane_accept(lane, error);
 }
 
 int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,

@@ -13,12 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/rdma/device.h"
 #include "reduction_server/transport/rdma/memory_watch.h"
+#include "reduction_server/transport/rdma/process.h"
 
 #define BATCH        32
 #define TURN_BATCHES 8 /* then others on the loop have their turn */
@@ -354,7 +354,7 @@ static int choose_vector(const struct ibv_context *context)
 	static atomic_uint queues;
 	unsigned vectors = context->num_comp_vectors > 0 ? (unsigned)context->num_comp_vectors : 1;
 
-	return (int)((atomic_fetch_add(&queues, 1) + (unsigned)getpid()) % vectors);
+	return (int)((atomic_fetch_add(&queues, 1) + smd_rdma_process_number()) % vectors);
 }
 
 /* Large at once; smaller where so much cannot be had, as of locked memory. */

@@ -6,12 +6,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/rdma/card.h"
 #include "reduction_server/transport/rdma/device.h"
 #include "reduction_server/transport/rdma/maker.h"
+#include "reduction_server/transport/rdma/process.h"
 
 static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, rdma_loop) loops = LIST_HEAD_INITIALIZER(loops);
@@ -35,7 +35,7 @@ static unsigned first_turn(void)
 {
 	static atomic_uint loops_made;
 
-	return atomic_fetch_add(&loops_made, 1) + (unsigned)getpid();
+	return atomic_fetch_add(&loops_made, 1) + smd_rdma_process_number();
 }
 
 /* Once: a wrong variable is wrong for each lane, and each is tried again. */

@@ -37,6 +37,12 @@ struct smd_memory_range {
 	uintptr_t end; /* the first address after it */
 };
 
+static inline bool smd_memory_range_contains(
+	struct smd_memory_range outer, struct smd_memory_range inner)
+{
+	return outer.begin <= inner.begin && inner.end <= outer.end;
+}
+
 /*
  * Starts the watch unless this process has one. -ENOSYS, -EPERM or what else the kernel says where
  * it is not to be had, with a text that tells how to get it.

@@ -68,12 +68,20 @@ typedef void rdma_made(struct rdma_lane *lane, int ret, const char *text);
 struct rdma_making {
 	struct rdma_job job;
 	bool under_way;
-	_Atomic(bool) unwanted; /* the lane was closed: nothing need be made */
+	_Atomic(bool) unwanted; /* the lane was closed: nothing need be made, or accepted */
 	int ret;                /* 0, or -errno with a text */
 	struct smd_error error;
 	struct ibv_qp *qp; /* that was made */
 	uint8_t port;      /* where */
 	rdma_made *made;
+};
+
+/* The same of what its other end is told by the connection manager, while the lane is in use. */
+struct rdma_accepting {
+	struct rdma_job job;
+	uint32_t number; /* of the queue pair, which may be gone meanwhile */
+	int ret;
+	struct smd_error error;
 };
 
 struct rdma_lane {
@@ -88,6 +96,7 @@ struct rdma_lane {
 	bool answers;               /* the other end has offered first, and tries first */
 	bool later;                 /* what takes long is left to the loop's maker */
 	struct rdma_making making;
+	struct rdma_accepting accepting;
 	enum rdma_lane_state state;
 	bool placed; /* the device has a place for its queue pair, */
 	bool paired; /* which is there */

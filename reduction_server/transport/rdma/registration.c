@@ -6,12 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "reduction_server/base/clock.h"
 #include "reduction_server/transport/rdma/bounce.h"
 #include "reduction_server/transport/rdma/memory_watch.h"
-
-#define REFUSALS   8u
-#define REFUSED_NS SMD_SECOND_NS
+#include "reduction_server/transport/rdma/refusals.h"
 
 TAILQ_HEAD(region_list, smd_rdma_region);
 
@@ -27,14 +24,6 @@ struct registered {
 };
 TAILQ_HEAD(registered_list, registered);
 
-/* A buffer that could not be registered, so that not each of its chunks tries again. */
-struct refusal {
-	struct smd_memory_range buffer;
-	enum smd_rdma_access access;
-	int err;
-	uint64_t until_ns; /* 0: none */
-};
-
 struct smd_rdma_memory {
 	struct smd_rdma_memory_config config;
 	uint64_t cursor;               /* in what the memory watch has told */
@@ -44,15 +33,9 @@ struct smd_rdma_memory {
 	uint64_t bytes;                /* of them */
 	struct registered_list registered;
 	struct smd_rdma_bounce bounce;
-	struct refusal refusals[REFUSALS];
-	unsigned next_refusal;
+	struct smd_rdma_refusals refusals;
 	struct smd_rdma_memory_counts counts;
 };
-
-static bool range_contains(struct smd_memory_range outer, struct smd_memory_range inner)
-{
-	return outer.begin <= inner.begin && inner.end <= outer.end;
-}
 
 static struct smd_memory_range range_of(const void *address, size_t length)
 {
@@ -132,7 +115,7 @@ static void region_destroy(struct smd_rdma_region *region)
 	memory->config.dereg(memory->config.owner, region->keys.handle);
 	memory->counts.deregistrations++;
 	memory->counts.pinned -= region->node.end - region->node.begin;
-	memset(memory->refusals, 0, sizeof(memory->refusals)); /* what was refused may go now */
+	smd_rdma_refusals_forget(&memory->refusals);
 	free(region);
 }
 
@@ -222,35 +205,7 @@ static void list_drop(struct smd_rdma_memory *memory, struct smd_memory_range ra
 		memory->counts.stale++;
 	}
 	/* What is mapped there next is not refused for what was there before. */
-	memset(memory->refusals, 0, sizeof(memory->refusals));
-}
-
-/* ---- refusals ---- */
-
-static int refusal_find(const struct smd_rdma_memory *memory, struct smd_memory_range range,
-	enum smd_rdma_access access)
-{
-	for (unsigned i = 0; i < REFUSALS; i++) {
-		const struct refusal *refusal = &memory->refusals[i];
-
-		if (refusal->until_ns && range_contains(refusal->buffer, range) &&
-			access >= refusal->access && smd_clock_ns() < refusal->until_ns) {
-			return refusal->err;
-		}
-	}
-	return 0;
-}
-
-static void refusal_remember(struct smd_rdma_memory *memory, struct smd_memory_range buffer,
-	enum smd_rdma_access access, int err)
-{
-	memory->counts.refusals++;
-	memory->refusals[memory->next_refusal++ % REFUSALS] = (struct refusal){
-		.buffer = buffer,
-		.access = access,
-		.err = err,
-		.until_ns = smd_clock_ns() + REFUSED_NS,
-	};
+	smd_rdma_refusals_forget(&memory->refusals);
 }
 
 /* ---- registering ---- */
@@ -265,7 +220,8 @@ static int memory_register(struct smd_rdma_memory *memory, struct smd_memory_ran
 		ret = region_create(memory, piece, access, NULL, out);
 	}
 	if (ret) {
-		refusal_remember(memory, buffer, access, ret);
+		memory->counts.refusals++;
+		smd_rdma_refusals_remember(&memory->refusals, buffer, access, ret);
 	}
 	return ret;
 }
@@ -311,7 +267,7 @@ static struct registered *registered_find(
 	struct registered *registered;
 
 	TAILQ_FOREACH (registered, &memory->registered, link) {
-		if (range_contains(registered->range, range) &&
+		if (smd_memory_range_contains(registered->range, range) &&
 			range.end - range.begin <= registered->largest) {
 			break;
 		}
@@ -558,14 +514,14 @@ int smd_rdma_memory_find(struct smd_rdma_memory *memory, const void *address, si
 		return 0;
 	}
 	memory->counts.misses++;
-	ret = refusal_find(memory, range, access);
+	ret = smd_rdma_refusals_find(&memory->refusals, range, access);
 	if (ret) {
 		return ret;
 	}
 	if (registered) {
 		ret = registered_add_piece(memory, registered, range, out);
 	} else {
-		buffer = range_contains(buffer, range) ? buffer : range;
+		buffer = smd_memory_range_contains(buffer, range) ? buffer : range;
 		ret = buffer_register(memory, range, buffer, access, out);
 	}
 	if (ret == 0) {

@@ -231,18 +231,18 @@ int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms)
 }
 
 static struct rdma_conn_param connection(
-	const struct ibv_qp *pair, const void *private_data, uint8_t length, uint8_t retries)
+	uint32_t pair, const void *private_data, uint8_t length, uint8_t retries)
 {
 	return (struct rdma_conn_param){
 		.private_data = private_data,
 		.private_data_len = length,
 		.retry_count = retries,
 		.rnr_retry_count = RETRIES_NOT_READY,
-		.qp_num = pair->qp_num,
+		.qp_num = pair,
 	};
 }
 
-int smd_verbs_connect(struct rdma_cm_id *id, const struct ibv_qp *pair, const void *private_data,
+int smd_verbs_connect(struct rdma_cm_id *id, uint32_t pair, const void *private_data,
 	uint8_t length, struct smd_verbs_patience patience)
 {
 	struct rdma_conn_param param = connection(pair, private_data, length, patience.retries);
@@ -250,8 +250,8 @@ int smd_verbs_connect(struct rdma_cm_id *id, const struct ibv_qp *pair, const vo
 	return from_errno(rdma_connect(id, &param));
 }
 
-int smd_verbs_accept(struct rdma_cm_id *id, const struct ibv_qp *pair, const void *private_data,
-	uint8_t length, struct smd_verbs_patience patience)
+int smd_verbs_accept(struct rdma_cm_id *id, uint32_t pair, const void *private_data, uint8_t length,
+	struct smd_verbs_patience patience)
 {
 	struct rdma_conn_param param = connection(pair, private_data, length, patience.retries);
 

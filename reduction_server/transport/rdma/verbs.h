@@ -69,6 +69,7 @@ void smd_verbs_channel_destroy(struct rdma_event_channel *channel);
 int smd_verbs_event_take(struct rdma_event_channel *channel, struct smd_verbs_event *out);
 
 int smd_verbs_id_create(struct rdma_event_channel *channel, void *context, struct rdma_cm_id **out);
+/* The other end is told. Waits for events that are being handled. Any thread. */
 void smd_verbs_id_destroy(struct rdma_cm_id *id);
 /* Ties the id to the device that has this address, of whose removal it is then told. */
 int smd_verbs_bind(struct rdma_cm_id *id, const struct sockaddr *address);
@@ -79,12 +80,13 @@ int smd_verbs_migrate(struct rdma_cm_id *id, struct rdma_event_channel *channel)
 int smd_verbs_resolve_address(struct rdma_cm_id *id, const struct sockaddr *source,
 	const struct sockaddr *address, int ms);
 int smd_verbs_resolve_route(struct rdma_cm_id *id, int ms);
-/* For that queue pair, which is none of the id's: the id only finds the other end's. Who connects
- * is told of the answer (CONNECT_RESPONSE), joins the pair, and then confirms. */
-int smd_verbs_connect(struct rdma_cm_id *id, const struct ibv_qp *pair, const void *private_data,
+/* For the queue pair of that number, which is none of the id's: the id only finds the other end's.
+ * Who connects is told of the answer (CONNECT_RESPONSE), joins the pair, and then confirms. Who is
+ * asked may accept on any thread. */
+int smd_verbs_connect(struct rdma_cm_id *id, uint32_t pair, const void *private_data,
 	uint8_t length, struct smd_verbs_patience patience);
-int smd_verbs_accept(struct rdma_cm_id *id, const struct ibv_qp *pair, const void *private_data,
-	uint8_t length, struct smd_verbs_patience patience);
+int smd_verbs_accept(struct rdma_cm_id *id, uint32_t pair, const void *private_data, uint8_t length,
+	struct smd_verbs_patience patience);
 int smd_verbs_confirm(struct rdma_cm_id *id);
 int smd_verbs_reject(struct rdma_cm_id *id, const void *private_data, uint8_t length);
 

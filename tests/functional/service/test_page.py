@@ -235,7 +235,8 @@ class Page(ServiceTest):
         self.assertEqual(int(after[1]), page.run("return document.querySelectorAll('.rows > div').length"))
         page.wait("return /^1$/m.test(document.querySelector('.history').textContent) || document.querySelector('.history').firstChild.textContent.trim() !== ''")
         page.wait_for_text("300", "[aria-label='What the shell says']")     # is read out, a moment later
-        type_in("sleep 300")
+        type_in("(echo naps; exec sleep 300)")
+        page.wait("return /^naps$/m.test(document.querySelector('.rows').innerText)")     # before that Ctrl-C would end nothing
         page.run("[...document.querySelectorAll('.tools button')].find(button => button.innerText === 'Ctrl-C').click()")
         type_in("echo; echo status $?")
         page.wait("return /^status 0$/m.test(document.querySelector('.rows').innerText)")

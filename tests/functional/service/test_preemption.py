@@ -41,7 +41,8 @@ class PreemptionTest(ServiceTest):
 
     def await_start(self, number, name="low", count=1):
         self.await_state(number, "JOB_STATE_RUNNING")
-        self.assertTrue(wait_until(lambda: len(self.lines(f"{name}.starts")) == count))
+        wait_until(lambda: len(self.lines(f"{name}.starts")) == count)
+        self.assertEqual(self.lines(f"{name}.starts"), ["start"] * count, f"{name}: {self.service.said()}")
 
     def store(self, statement, *values):
         with sqlite3.connect(os.path.join(self.state, "jobs.db"), timeout=60) as store:
@@ -149,15 +150,17 @@ class PreemptionTest(ServiceTest):
 
     def test_one_of_two_runners_is_killed_before_it_is_told(self):
         self.serve()
-        dead, alive = sorted((self.low(name=name, machine="n1-standard-2") for name in ("one", "two")), key=int)
-        for number in dead, alive:
-            self.await_state(number, "JOB_STATE_RUNNING")
+        names = {self.low(name=name, machine="n1-standard-2"): name for name in ("one", "two")}
+        dead, alive = sorted(names, key=int)
+        for number, name in names.items():
+            self.await_start(number, name)  # a runner that is killed sooner may have no start to show
         self.service.end(signal.SIGKILL)
         self.store("UPDATE queue SET preempted_by = 7")
         for pid in wait_until(lambda: processes_of(dead)):
             os.kill(pid, signal.SIGKILL)
         self.serve()
-        self.assertTrue(wait_until(lambda: sorted(self.lines("one.starts") + self.lines("two.starts")) == ["start"] * 4, 30))
+        for number, name in names.items():
+            self.await_start(number, name, count=2)
         self.go("one")
         self.go("two")
         for number in dead, alive:

@@ -1,4 +1,4 @@
-/* The device of the script: queues, pairs, and calls that fail. */
+/* The device of the script: queue pairs, and calls that fail. */
 #include "tests/unit/rdma/script.h"
 
 #include <arpa/inet.h>
@@ -8,28 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "tests/unit/rdma/script_parts.h"
-
-/* A completion, and which of its pair's sends leave the queue when it is taken. */
-struct entry {
-	struct ibv_wc completion;
-	struct script_pair *pair; /* NULL: of none, or it has gone */
-	unsigned retires;
-};
-
-struct script_queue {
-	struct ibv_cq cq; /* first */
-	struct ibv_comp_channel channel;
-	struct entry *entries; /* [depth], a ring */
-	uint32_t depth;
-	uint32_t begin;
-	uint32_t end;
-	bool armed;
-	atomic_uint pairs;
-};
 
 struct script_pair {
 	struct ibv_qp qp;
@@ -50,8 +31,9 @@ struct script_pair {
 	bool broken;
 };
 
-/* Makers destroy pairs while the loop's thread posts to others and polls. */
-static pthread_mutex_t device_lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP; /* for script.then() */
+/* Makers destroy pairs and ids while the loop's thread posts to others and polls. Recursive for
+ * script.then(). */
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 struct script script;
 static struct ibv_device devices[SCRIPT_DEVICES] = {{.name = "script0"}, {.name = "script1"}};
@@ -59,6 +41,16 @@ struct ibv_context script_devices[SCRIPT_DEVICES] = {
 	{.device = &devices[0], .num_comp_vectors = SCRIPT_VECTORS},
 	{.device = &devices[1], .num_comp_vectors = SCRIPT_VECTORS},
 };
+
+void script_lock(void)
+{
+	pthread_mutex_lock(&lock);
+}
+
+void script_unlock(void)
+{
+	pthread_mutex_unlock(&lock);
+}
 
 _Noreturn void script_stop(const char *format, ...)
 {
@@ -141,128 +133,6 @@ int smd_verbs_query(struct ibv_context *context, uint8_t port, struct smd_verbs_
 	return script_fault(SCRIPT_query);
 }
 
-/* ---- completion queues ---- */
-
-static struct script_queue *queue_of(struct smd_verbs_queue *queue)
-{
-	return (struct script_queue *)queue->cq;
-}
-
-int smd_verbs_queue_create(
-	struct ibv_context *context, uint32_t depth, int vector, struct smd_verbs_queue *out)
-{
-	struct script_queue *queue;
-	int err = script_fault(SCRIPT_queue_create);
-
-	if (vector < 0 || vector >= context->num_comp_vectors) {
-		script_stop("a vector of %d is wanted, of %d", vector, context->num_comp_vectors);
-	}
-	if (err) {
-		return err;
-	}
-	script.vectors |= 1u << vector;
-	queue = calloc(1, sizeof(*queue));
-	queue->channel.context = context;
-	queue->channel.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-	queue->entries = calloc(depth, sizeof(*queue->entries));
-	queue->depth = depth;
-	out->channel = &queue->channel;
-	out->cq = &queue->cq;
-	script.live++;
-	return 0;
-}
-
-void smd_verbs_queue_destroy(struct smd_verbs_queue *outer)
-{
-	struct script_queue *queue = queue_of(outer);
-
-	if (queue->pairs) {
-		script_stop("a completion queue was destroyed before its pairs");
-	}
-	close(queue->channel.fd);
-	free(queue->entries);
-	free(queue);
-	script.live--;
-}
-
-int smd_verbs_queue_resize(struct smd_verbs_queue *outer, uint32_t depth)
-{
-	struct script_queue *queue = queue_of(outer);
-	int err = script_fault(SCRIPT_queue_resize);
-	struct entry *entries;
-	uint32_t n = 0;
-
-	if (err) {
-		return err;
-	}
-	entries = calloc(depth, sizeof(*entries));
-	for (; queue->begin != queue->end; queue->begin++) {
-		entries[n++] = queue->entries[queue->begin % queue->depth];
-	}
-	free(queue->entries);
-	queue->entries = entries;
-	queue->depth = depth;
-	queue->begin = 0;
-	queue->end = n;
-	script.resizes++;
-	return 0;
-}
-
-int smd_verbs_queue_arm(struct smd_verbs_queue *queue)
-{
-	int err = script_fault(SCRIPT_queue_arm);
-
-	queue_of(queue)->armed = err == 0;
-	return err;
-}
-
-void smd_verbs_queue_quiet(struct smd_verbs_queue *queue)
-{
-	uint64_t n;
-
-	(void)!read(queue->channel->fd, &n, sizeof(n));
-}
-
-int smd_verbs_queue_poll(struct smd_verbs_queue *outer, struct ibv_wc *completions, int n)
-{
-	struct script_queue *queue = queue_of(outer);
-	int err = script_fault(SCRIPT_queue_poll);
-	int got = 0;
-
-	if (err) {
-		return err;
-	}
-	pthread_mutex_lock(&device_lock);
-	for (; got < n && queue->begin != queue->end; queue->begin++) {
-		struct entry *entry = &queue->entries[queue->begin % queue->depth];
-
-		if (entry->pair && entry->retires > entry->pair->retired) {
-			entry->pair->retired = entry->retires;
-		}
-		completions[got++] = entry->completion;
-	}
-	pthread_mutex_unlock(&device_lock);
-	return got;
-}
-
-static void queue_push(struct script_queue *queue, struct script_pair *pair, unsigned retires,
-	const struct ibv_wc *completion)
-{
-	const uint64_t one = 1;
-
-	if (queue->end - queue->begin == queue->depth) {
-		script_stop("a completion queue of %u overflows", queue->depth);
-	}
-	queue->entries[queue->end++ % queue->depth] = (struct entry){*completion, pair, retires};
-	if (queue->end - queue->begin > script.completions_most) {
-		script.completions_most = queue->end - queue->begin;
-	}
-	if (queue->armed) {
-		queue->armed = false;
-		(void)!write(queue->channel.fd, &one, sizeof(one));
-	}
-}
-
 /* ---- queue pairs ---- */
 
 int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, uint32_t sends,
@@ -285,8 +155,8 @@ int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, 
 	pair = calloc(1, sizeof(*pair));
 	pair->qp.qp_num = ++numbers & 0xffffffu;
 	pair->id = script_by_hand_create(pair->qp.qp_num);
-	pair->queue = queue_of(queue);
-	pair->queue->pairs++;
+	pair->queue = script_queue_of(queue);
+	script_queue_join(pair->queue);
 	pair->sends_most = sends;
 	pair->receives_most = receives;
 	pair->inline_most = script.inline_most;
@@ -297,6 +167,13 @@ int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, 
 	*out = &pair->qp;
 	script.live++;
 	return 0;
+}
+
+void script_pair_retire(struct script_pair *pair, unsigned sends)
+{
+	if (sends > pair->retired) {
+		pair->retired = sends;
+	}
 }
 
 static struct script_pair *pair_of_qp(const struct ibv_qp *qp)
@@ -319,12 +196,12 @@ int smd_verbs_pair_init_as(struct ibv_qp *qp, struct rdma_cm_id *id, uint16_t pk
 	if (err) {
 		return err;
 	}
-	pthread_mutex_lock(&device_lock);
+	script_lock();
 	script_by_hand_destroy(pair->id);
 	pair->id = script_id_of(id);
 	pair->id->pair = pair;
 	id->qp = qp;
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 	return 0;
 }
 
@@ -341,29 +218,25 @@ int smd_verbs_pair_join_as(
 	return err;
 }
 
+void script_pair_lose_id(struct script_pair *pair)
+{
+	const bool joined = pair->id->joined;
+
+	pair->id = script_by_hand_create(pair->qp.qp_num);
+	pair->id->pair = pair;
+	pair->id->id.qp = &pair->qp;
+	pair->id->joined = joined;
+}
+
 void smd_verbs_pair_destroy(struct ibv_qp *qp)
 {
 	struct script_pair *pair = pair_of_qp(qp);
-	struct script_id *own = pair->id;
-	struct script_queue *queue = pair->queue;
-	uint32_t kept;
+	struct script_id *own;
 
 	script_fault(SCRIPT_pair_destroy);
-	pthread_mutex_lock(&device_lock);
-	kept = queue->begin;
-	for (uint32_t i = queue->begin; i != queue->end; i++) {
-		struct entry *entry = &queue->entries[i % queue->depth];
-
-		if (entry->pair != pair || !script.forgets) {
-			queue->entries[kept % queue->depth] = *entry;
-			if (entry->pair == pair) {
-				queue->entries[kept % queue->depth].pair = NULL;
-			}
-			kept++;
-		}
-	}
-	queue->end = kept;
-	queue->pairs--;
+	script_lock();
+	own = pair->id;
+	script_queue_leave(pair->queue, pair);
 	for (unsigned i = 0; i < pair->posted; i++) {
 		free(pair->sends[i].bytes);
 	}
@@ -375,7 +248,7 @@ void smd_verbs_pair_destroy(struct ibv_qp *qp)
 	if (own->by_hand) {
 		script_by_hand_destroy(own);
 	}
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 }
 
 static struct script_pair *pair_of(const struct rdma_cm_id *id)
@@ -393,7 +266,7 @@ int smd_verbs_post_receive(struct ibv_qp *qp, struct ibv_recv_wr *chain)
 	struct script_pair *pair = pair_of_qp(qp);
 	int err = script_fault(SCRIPT_post_receive);
 
-	pthread_mutex_lock(&device_lock);
+	script_lock();
 	for (; err == 0 && chain; chain = chain->next) {
 		if (pair->receives == pair->receives_most) {
 			script_stop("a receive queue of %u overflows", pair->receives_most);
@@ -404,7 +277,7 @@ int smd_verbs_post_receive(struct ibv_qp *qp, struct ibv_recv_wr *chain)
 	if (pair->broken) {
 		script_pair_flush(pair);
 	}
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 	return err;
 }
 
@@ -472,9 +345,9 @@ int smd_verbs_post_send(struct ibv_qp *qp, struct ibv_send_wr *chain)
 {
 	int err = script_fault(SCRIPT_post_send);
 
-	pthread_mutex_lock(&device_lock);
+	script_lock();
 	err = pair_post_send(pair_of_qp(qp), chain, err);
-	pthread_mutex_unlock(&device_lock);
+	script_unlock();
 	return err;
 }
 
@@ -510,7 +383,7 @@ static void pair_complete_send(struct script_pair *pair, enum ibv_wc_status stat
 		completion.imm_data = 0x5a5a5a5a;
 	}
 	if (status != IBV_WC_SUCCESS || send->flags & IBV_SEND_SIGNALED) {
-		queue_push(pair->queue, pair, pair->acknowledged, &completion);
+		script_queue_push(pair->queue, pair, pair->acknowledged, &completion);
 	}
 }
 
@@ -524,7 +397,7 @@ void script_pair_flush(struct script_pair *pair)
 		pair_complete_send(pair, IBV_WC_WR_FLUSH_ERR);
 	}
 	for (; pair->receives; pair->receives--) {
-		queue_push(pair->queue, pair, 0, &completion);
+		script_queue_push(pair->queue, pair, 0, &completion);
 	}
 }
 
@@ -540,7 +413,7 @@ void script_break(struct rdma_cm_id *id, enum ibv_wc_status status)
 
 void script_complete(struct rdma_cm_id *id, const struct ibv_wc *completion)
 {
-	queue_push(pair_of(id)->queue, NULL, 0, completion);
+	script_queue_push(pair_of(id)->queue, NULL, 0, completion);
 }
 
 void script_arrive(struct rdma_cm_id *id, uint32_t immediate, uint32_t bytes)
@@ -558,7 +431,7 @@ void script_arrive(struct rdma_cm_id *id, uint32_t immediate, uint32_t bytes)
 		script_stop("a write came where no receive was ready");
 	}
 	pair->receives--;
-	queue_push(pair->queue, pair, 0, &completion);
+	script_queue_push(pair->queue, pair, 0, &completion);
 }
 
 /* ---- what a device does with a send ---- */

@@ -7,7 +7,8 @@
  * connects ids to the one that listens. What a correct transport never does ends the program: to
  * write where no receive is ready, to let a queue overflow, to destroy what is in use.
  *
- * One thread uses it; makers beside it register memory, create queue pairs, join and destroy them.
+ * One thread uses it; makers beside it register memory, create queue pairs, join, accept and
+ * destroy them.
  */
 #ifndef SMD_TESTS_RDMA_SCRIPT_H
 #define SMD_TESTS_RDMA_SCRIPT_H
@@ -19,7 +20,7 @@
 
 #include "reduction_server/transport/rdma/verbs.h"
 
-/* Every call that can fail, and two that may only take long: to destroy. */
+/* Every call that can fail, and three that may only take long: to destroy. */
 #define SCRIPT_CALLS(X)                                                                            \
 	X(check)                                                                                   \
 	X(channel_create)                                                                          \
@@ -50,7 +51,8 @@
 	X(region_create)                                                                           \
 	X(region_create_dmabuf)                                                                    \
 	X(pair_destroy)                                                                            \
-	X(region_destroy)
+	X(region_destroy)                                                                          \
+	X(id_destroy)
 
 enum script_call_name {
 #define X(name) SCRIPT_##name,

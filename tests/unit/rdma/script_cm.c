@@ -66,11 +66,13 @@ void smd_verbs_channel_destroy(struct rdma_event_channel *outer)
 	struct script_channel *channel = channel_of(outer);
 	struct script_id *id;
 
+	script_lock();
 	LIST_FOREACH (id, &ids, link) {
 		if (id->id.channel == outer) {
 			script_stop("a channel was destroyed before its ids");
 		}
 	}
+	script_unlock();
 	close(channel->channel.fd);
 	free(channel);
 	script.live--;
@@ -79,27 +81,29 @@ void smd_verbs_channel_destroy(struct rdma_event_channel *outer)
 int smd_verbs_event_take(struct rdma_event_channel *outer, struct smd_verbs_event *out)
 {
 	struct script_channel *channel = channel_of(outer);
-	struct told *told = TAILQ_FIRST(&channel->events);
+	struct told *told;
 	int err = script_fault(SCRIPT_event_take);
 
 	if (err) {
 		return err;
 	}
-	if (!told) {
-		return -EAGAIN;
+	script_lock();
+	told = TAILQ_FIRST(&channel->events);
+	if (told) {
+		TAILQ_REMOVE(&channel->events, told, link);
+		channel_count(channel, -1);
+		*out = told->event;
+		out->context = told->event.id->context;
 	}
-	TAILQ_REMOVE(&channel->events, told, link);
-	channel_count(channel, -1);
-	*out = told->event;
-	out->context = told->event.id->context;
+	script_unlock();
 	free(told);
-	return 0;
+	return told ? 0 : -EAGAIN;
 }
 
 static void tell(struct script_id *to, enum rdma_cm_event_type type, int status, const void *data,
 	size_t length)
 {
-	struct script_channel *channel = channel_of(to->id.channel);
+	struct script_channel *channel;
 	struct told *told = calloc(1, sizeof(*told));
 
 	if (length > SMD_VERBS_PRIVATE_MAX) {
@@ -115,8 +119,11 @@ static void tell(struct script_id *to, enum rdma_cm_event_type type, int status,
 	if (length) {
 		memcpy(told->event.private_data, data, length);
 	}
+	script_lock();
+	channel = channel_of(to->id.channel);
 	TAILQ_INSERT_TAIL(&channel->events, told, link);
 	channel_count(channel, 1);
+	script_unlock();
 }
 
 void script_tell(struct rdma_cm_id *id, enum rdma_cm_event_type type, int status, const void *data,
@@ -163,7 +170,9 @@ static struct script_id *id_create(struct rdma_event_channel *channel, void *con
 	address->sin_port = htons(7);
 	address->sin_addr.s_addr = htonl(0x0a000001);
 	memcpy(&id->id.route.addr.dst_addr, address, sizeof(*address));
+	script_lock();
 	LIST_INSERT_HEAD(&ids, id, link);
+	script_unlock();
 	script.live++;
 	return id;
 }
@@ -182,8 +191,10 @@ void smd_verbs_id_destroy(struct rdma_cm_id *outer)
 {
 	struct script_id *id = script_id_of(outer);
 
+	script_fault(SCRIPT_id_destroy);
+	script_lock();
 	if (id->pair) {
-		script_stop("an id was destroyed before its queue pair");
+		script_pair_lose_id(id->pair);
 	}
 	if (id->peer) {
 		id->peer->peer = NULL;
@@ -195,6 +206,7 @@ void smd_verbs_id_destroy(struct rdma_cm_id *outer)
 	}
 	id_move_events(id, NULL);
 	LIST_REMOVE(id, link);
+	script_unlock();
 	free(id);
 	script.live--;
 }
@@ -204,8 +216,10 @@ int smd_verbs_migrate(struct rdma_cm_id *outer, struct rdma_event_channel *chann
 	int err = script_fault(SCRIPT_migrate);
 
 	if (err == 0) {
+		script_lock();
 		id_move_events(script_id_of(outer), channel_of(channel));
 		outer->channel = channel;
+		script_unlock();
 	}
 	return err;
 }
@@ -223,11 +237,13 @@ struct rdma_cm_id *script_bound(void)
 {
 	struct script_id *id;
 
+	script_lock();
 	LIST_FOREACH (id, &ids, link) {
 		if (id->bound) {
 			break;
 		}
 	}
+	script_unlock();
 	return id ? &id->id : NULL;
 }
 
@@ -287,11 +303,13 @@ struct rdma_cm_id *script_listening(void)
 {
 	struct script_id *id;
 
+	script_lock();
 	LIST_FOREACH (id, &ids, link) {
 		if (id->listens) {
 			break;
 		}
 	}
+	script_unlock();
 	return id ? &id->id : NULL;
 }
 
@@ -308,16 +326,17 @@ struct rdma_cm_id *script_request(const void *data, size_t length)
 	return &id->id;
 }
 
-/* Of a pair that is not ready, or another's, the other end would learn a number that is none. */
-static void check_pair(const struct script_id *id, const struct ibv_qp *pair, bool joined)
+/* Of a pair that is not ready, or another's, the other end would learn a number that is none. One
+ * that is gone meanwhile does no harm: it hears that, too. */
+static void check_pair(const struct script_id *id, uint32_t number, bool joined)
 {
-	if (id->id.qp != pair || id->joined != joined) {
+	if ((id->id.qp && id->id.qp->qp_num != number) || id->joined != joined) {
 		script_stop("an id tells of a queue pair that is not %s as it says",
 			joined ? "joined" : "made ready");
 	}
 }
 
-int smd_verbs_connect(struct rdma_cm_id *outer, const struct ibv_qp *pair, const void *private_data,
+int smd_verbs_connect(struct rdma_cm_id *outer, uint32_t pair, const void *private_data,
 	uint8_t length, struct smd_verbs_patience patience)
 {
 	struct script_id *id = script_id_of(outer);
@@ -348,33 +367,36 @@ int smd_verbs_confirm(struct rdma_cm_id *outer)
 	struct script_id *id = script_id_of(outer);
 	int err = script_fault(SCRIPT_confirm);
 
-	check_pair(id, outer->qp, true);
+	check_pair(id, outer->qp->qp_num, true);
 	if (err == 0) {
+		script_lock();
 		id->connected = true;
 		if (id->peer) {
 			tell(id->peer, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0);
 		}
+		script_unlock();
 	}
 	return err;
 }
 
-int smd_verbs_accept(struct rdma_cm_id *outer, const struct ibv_qp *pair, const void *private_data,
+int smd_verbs_accept(struct rdma_cm_id *outer, uint32_t pair, const void *private_data,
 	uint8_t length, struct smd_verbs_patience patience)
 {
 	struct script_id *id = script_id_of(outer);
 	int err = script_fault(SCRIPT_accept);
 
+	script_lock();
 	check_pair(id, pair, true);
 	script.patience = patience;
-	if (err) {
-		return err;
+	if (err == 0) {
+		id_say(id, private_data, length);
+		id->connected = true;
 	}
-	id_say(id, private_data, length);
-	id->connected = true;
-	if (id->peer) {
+	if (err == 0 && id->peer) {
 		tell(id->peer, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, private_data, length);
 	}
-	return 0;
+	script_unlock();
+	return err;
 }
 
 int smd_verbs_reject(struct rdma_cm_id *outer, const void *private_data, uint8_t length)

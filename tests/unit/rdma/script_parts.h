@@ -1,5 +1,5 @@
-/* What script.c (the device), script_memory.c and script_cm.c (the connection manager) know of each
- * other. */
+/* What script.c (the device), script_queue.c, script_memory.c and script_cm.c (the connection
+ * manager) know of each other. */
 #ifndef SMD_TESTS_RDMA_SCRIPT_PARTS_H
 #define SMD_TESTS_RDMA_SCRIPT_PARTS_H
 
@@ -8,6 +8,7 @@
 #include "tests/unit/rdma/script.h"
 
 struct script_pair;
+struct script_queue;
 
 struct script_id {
 	struct rdma_cm_id id; /* first: they are the same address */
@@ -31,6 +32,9 @@ static inline struct script_id *script_id_of(const struct rdma_cm_id *id)
 
 /* What must not happen has: says so and ends the program. */
 _Noreturn void script_stop(const char *format, ...) __attribute__((format(printf, 1, 2)));
+/* For what makers and the loop's thread share: queue pairs, and the connection manager's ids. */
+void script_lock(void);
+void script_unlock(void);
 /* Whether this call is the one that fails. */
 int script_fault(enum script_call_name name);
 /* Keys begin anew. */
@@ -39,6 +43,18 @@ void script_memory_reset(void);
 bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int access);
 /* All that was posted there is flushed. */
 void script_pair_flush(struct script_pair *pair);
+/* Completions of so many of its sends have been taken: these have left its queue. */
+void script_pair_retire(struct script_pair *pair, unsigned sends);
+/* The connection manager knows nothing of it any more. */
+void script_pair_lose_id(struct script_pair *pair);
+
+struct script_queue *script_queue_of(const struct smd_verbs_queue *queue);
+/* A pair more; one less, whose completions are forgotten where script.forgets. */
+void script_queue_join(struct script_queue *queue);
+void script_queue_leave(struct script_queue *queue, const struct script_pair *pair);
+/* `retires` of the pair's sends have left its queue when it is taken; NULL: of no pair. */
+void script_queue_push(struct script_queue *queue, struct script_pair *pair, unsigned retires,
+	const struct ibv_wc *completion);
 
 /* Ids of pairs that are made without the connection manager (script_port.c). */
 struct script_id *script_by_hand_create(uint32_t number);

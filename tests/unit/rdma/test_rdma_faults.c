@@ -139,8 +139,8 @@ static bool is_made_good(enum script_call_name name)
 	       || name == SCRIPT_queue_arm || name == SCRIPT_reject ||
 	       name == SCRIPT_queue_create   /* a smaller one can be had */
 	       || name == SCRIPT_pair_create /* or one with less inline room */
-	       || name == SCRIPT_pair_destroy ||
-	       name == SCRIPT_region_destroy /* which never fail */;
+	       || name == SCRIPT_pair_destroy || name == SCRIPT_region_destroy ||
+	       name == SCRIPT_id_destroy /* which never fail */;
 }
 
 /* What is told of a lane's own trouble, at the end that has it, and what the other end hears. */

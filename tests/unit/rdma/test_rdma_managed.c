@@ -89,8 +89,8 @@ static void close_asked(struct link *link)
 
 static void no_call_delays_another_lane(void **state)
 {
-	static const enum script_call_name names[] = {
-		SCRIPT_region_create, SCRIPT_pair_create, SCRIPT_pair_init, SCRIPT_pair_join};
+	static const enum script_call_name names[] = {SCRIPT_region_create, SCRIPT_pair_create,
+		SCRIPT_pair_init, SCRIPT_pair_join, SCRIPT_accept};
 	const struct script_call *accept = &script.calls[SCRIPT_accept];
 	struct link *link = *state;
 	const unsigned idle = script.live;
@@ -101,11 +101,106 @@ static void no_call_delays_another_lane(void **state)
 		slow_begin(names[i]);
 		ask(link);
 		chunks_cross(link, names[i]);
-		assert_int_equal(accept->count, before);
+		assert_int_equal(accept->count, before + (names[i] == SCRIPT_accept));
 		slow_end(names[i]);
 		RUN_UNTIL(link, accept->count == before + 1);
 		close_asked(link);
 		assert_int_equal(script.live, idle);
+	}
+}
+
+/* Nor does what ends one. */
+static void no_end_delays_another_lane(void **state)
+{
+	static const enum script_call_name names[] = {
+		SCRIPT_id_destroy, SCRIPT_pair_destroy, SCRIPT_region_destroy};
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	struct link *link = *state;
+	const unsigned idle = script.live;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const unsigned before = accept->count;
+
+		ask(link);
+		RUN_UNTIL(link, accept->count == before + 1);
+		slow_begin(names[i]);
+		asked.end.closed = 0;
+		end_close(&asked.end);
+		chunks_cross(link, names[i]);
+		slow_end(names[i]);
+		RUN_UNTIL(link, script.live == idle);
+	}
+}
+
+/* One that could not be made has an id of the connection manager all the same. */
+static void the_end_of_what_was_not_made_delays_no_other_lane(void **state)
+{
+	struct script_call *create = &script.calls[SCRIPT_region_create];
+	struct link *link = *state;
+	const unsigned idle = script.live;
+
+	create->fail_at = create->count + 1;
+	create->err = -EDQUOT;
+	ask(link);
+	RUN_UNTIL(link, asked.end.closed);
+	create->fail_at = 0;
+	slow_begin(SCRIPT_id_destroy);
+	asked.end.closed = 0;
+	end_close(&asked.end);
+	chunks_cross(link, SCRIPT_id_destroy);
+	slow_end(SCRIPT_id_destroy);
+	RUN_UNTIL(link, script.live == idle);
+}
+
+/* The other end may know of it before the call has returned, and says HELLO. */
+static void who_is_being_accepted_is_heard(void **state)
+{
+	const unsigned idle = script.live;
+	struct link *link = *state;
+	struct rdma_lane *lane;
+	struct peer early;
+
+	slow_begin(SCRIPT_accept);
+	ask(link);
+	RUN_UNTIL(link, is_held(SCRIPT_accept));
+	lane = rdma_lane_of(asked.end.lane);
+	early = (struct peer){
+		.id = script_id_of_pair(lane->pair.qp), .theirs = smd_rdma_lane_greeting(lane)};
+	peer_frame(&early, 1, 10);
+	RUN_UNTIL(link, asked.end.frames == 1);
+	assert_true(is_held(SCRIPT_accept));
+	slow_end(SCRIPT_accept);
+	close_asked(link);
+	assert_int_equal(script.live, idle);
+}
+
+/* Its owner may let go of it at once, with memory that the card might use. */
+static void who_is_closed_while_accepted_is_taken_back_afterwards(void **state)
+{
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const struct smd_extent none = {NULL, 0};
+	const unsigned idle = script.live - script.regions; /* what was advertised stays one */
+	struct link *link = *state;
+
+	for (int advertises = 0; advertises < 2; advertises++) {
+		const unsigned before = accept->count;
+		struct rdma_loop *loop;
+
+		slow_begin(SCRIPT_accept);
+		ask(link);
+		RUN_UNTIL(link, is_held(SCRIPT_accept));
+		loop = rdma_lane_of(asked.end.lane)->loop;
+		if (advertises) {
+			assert_non_null(
+				smd_lane_advertise(asked.end.lane, asked.end.room, 100000, none));
+		}
+		asked.end.closed = 0;
+		end_close(&asked.end);
+		chunks_cross(link, SCRIPT_accept);
+		slow_end(SCRIPT_accept);
+		RUN_UNTIL(link, LIST_EMPTY(&loop->drains));
+		assert_int_equal(accept->count, before + 1);
+		assert_int_equal(script.live - script.regions, idle);
 	}
 }
 
@@ -201,20 +296,26 @@ static void greeter_on_accept(void *owner, struct smd_lane *lane, int shard)
 	smd_greeter_take(&greeter, lane);
 }
 
-/* The other end can say HELLO when its lane is accepted, and not before. */
-static void who_is_still_being_made_owes_no_hello(void **state)
+static void listen_with_greeter(struct link *link)
 {
-	enum { PATIENCE_S = 1, LONGER_US = 1100000 };
-	const struct script_call *accept = &script.calls[SCRIPT_accept];
-	const unsigned accepted = accept->count;
 	struct smd_error error = {""};
-	struct link *link = *state;
 	char bound[128];
 
 	smd_listener_close(asked.listener);
 	assert_int_equal(smd_transport_rdma.listen(link->base, "10.0.0.1:8", greeter_on_accept,
 				 NULL, &asked.listener, bound, &error),
 		0);
+}
+
+/* The other end can say HELLO when its lane is accepted, and not before. */
+static void who_is_still_being_made_owes_no_hello(void **state)
+{
+	enum { PATIENCE_S = 1, LONGER_US = 1100000 };
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const unsigned accepted = accept->count;
+	struct link *link = *state;
+
+	listen_with_greeter(link);
 	greeter = (struct smd_greeter){
 		.base = link->base, .name = "shard 0", .nshards = 1, .patience_s = PATIENCE_S};
 	capture_begin();
@@ -235,8 +336,45 @@ static void who_is_still_being_made_owes_no_hello(void **state)
 	stage_turn(link);
 }
 
-/* It has drained, and its queue pair is being destroyed, when the connection manager tells
- * something. */
+/* Those before it would be the next that are made, and have waited. */
+static void the_newest_of_too_many_that_are_being_made_goes(void **state)
+{
+	enum { MOST_OF_HOST = 2 };
+	const struct script_call *accept = &script.calls[SCRIPT_accept];
+	const unsigned accepted = accept->count;
+	struct rdma_lane *lanes[MOST_OF_HOST + 1];
+	struct link *link = *state;
+
+	listen_with_greeter(link);
+	greeter = (struct smd_greeter){.base = link->base,
+		.name = "shard 0",
+		.nshards = 1,
+		.patience_s = 10,
+		.most = 4 * MOST_OF_HOST};
+	capture_begin();
+	slow_begin(SCRIPT_pair_create);
+	for (int i = 0; i <= MOST_OF_HOST; i++) {
+		ask(link);
+		lanes[i] = rdma_lane_of(asked.end.lane);
+	}
+	for (int i = 0; i <= MOST_OF_HOST; i++) {
+		assert_int_equal(lanes[i]->closed, i == MOST_OF_HOST);
+	}
+	assert_true(capture_has("it is still being made, and 2 others of its address", "warn"));
+	slow_end(SCRIPT_pair_create);
+	RUN_UNTIL(link, accept->count == accepted + MOST_OF_HOST);
+	stage_turn(link);
+	slow_begin(SCRIPT_id_destroy); /* so that the lane is there to be looked at */
+	ask(link);
+	assert_true(lanes[0]->closed); /* who has been made goes before who comes */
+	assert_false(lanes[1]->closed);
+	slow_end(SCRIPT_id_destroy);
+	smd_greeter_close(&greeter);
+	capture_end();
+	RUN_UNTIL(link, LIST_EMPTY(&rdma_lane_of(link->far.lane)->loop->drains));
+}
+
+/* It has drained, and its id is being destroyed, when the connection manager tells something. */
 static void hear_while_taken_back(struct link *link, enum rdma_cm_event_type type)
 {
 	const struct script_call *accept = &script.calls[SCRIPT_accept];
@@ -252,15 +390,15 @@ static void hear_while_taken_back(struct link *link, enum rdma_cm_event_type typ
 		smd_lane_send_control(asked.end.lane,
 			&(struct smd_frame){.kind = SMD_FRAME_LEAVE, .ordinal = 1}, "why", 3),
 		0);
-	slow_begin(SCRIPT_pair_destroy);
+	slow_begin(SCRIPT_id_destroy);
 	end_close(&asked.end);
 	stage_turn(link);
-	assert_false(is_held(SCRIPT_pair_destroy));
+	assert_false(is_held(SCRIPT_id_destroy));
 	script_break(id, IBV_WC_RETRY_EXC_ERR);
-	RUN_UNTIL(link, is_held(SCRIPT_pair_destroy));
+	RUN_UNTIL(link, is_held(SCRIPT_id_destroy));
 	script_tell(id, type, 0, NULL, 0);
 	stage_turn(link);
-	slow_end(SCRIPT_pair_destroy);
+	slow_end(SCRIPT_id_destroy);
 	RUN_UNTIL(link, script.live == idle);
 	script.acknowledges = true;
 	script.carries = true;
@@ -377,11 +515,16 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		STAGE(no_call_delays_another_lane),
+		STAGE(no_end_delays_another_lane),
+		STAGE(the_end_of_what_was_not_made_delays_no_other_lane),
+		STAGE(who_is_being_accepted_is_heard),
+		STAGE(who_is_closed_while_accepted_is_taken_back_afterwards),
 		STAGE(who_is_closed_meanwhile_is_not_accepted),
 		STAGE(what_is_told_of_a_lane_that_is_taken_back_harms_nobody),
 		STAGE(what_cannot_be_made_is_told_later),
 		STAGE(who_is_not_made_in_time_is_told),
 		STAGE(who_is_still_being_made_owes_no_hello),
+		STAGE(the_newest_of_too_many_that_are_being_made_goes),
 		STAGE(what_is_prepared_is_on_the_card_of_the_address),
 		STAGE(a_failed_pair_ends_its_own_lane),
 		STAGE(a_failed_queue_ends_all),

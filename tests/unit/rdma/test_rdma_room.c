@@ -1,10 +1,15 @@
 /* Room on a device: for memory, for completions and for lanes; and what is said where there is
  * none. */
 #include <errno.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include "reduction_server/transport/rdma/process.h"
 #include "tests/unit/rdma/peer.h"
 
 /* The reason names the limit that must be raised. */
@@ -210,6 +215,61 @@ static void queues_wake_others_in_other_processes(void **state)
 	others = 0;
 }
 
+/* Of process 1 of a PID namespace of its own, as in a container. */
+struct numbered {
+	bool made;
+	uint32_t number;
+};
+
+/* Writes it, and stays until the other pipe is closed: numbers of namespaces that are gone are
+ * given again. */
+static _Noreturn void be_process_one(int to, int until)
+{
+	struct numbered one = {.made = unshare(CLONE_NEWUSER | CLONE_NEWPID) == 0};
+	pid_t child = one.made ? fork() : 0;
+	bool wrong;
+
+	if (child) {
+		_exit(child < 0 || waitpid(child, NULL, 0) != child);
+	}
+	one.number = smd_rdma_process_number();
+	wrong = (one.made && getpid() != 1) || write(to, &one, sizeof(one)) != sizeof(one);
+	_exit(wrong || read(until, &one, sizeof(one)) != 0);
+}
+
+/* Processes of two containers have the same id, and begin elsewhere all the same. */
+static void processes_of_other_namespaces_have_other_numbers(void **state)
+{
+	struct numbered ones[2];
+	pid_t children[2];
+	int said[2];
+	int until[2];
+	int status;
+
+	(void)state;
+	assert_int_equal(pipe(said) | pipe(until), 0);
+	for (int i = 0; i < 2; i++) {
+		children[i] = fork();
+		if (children[i] == 0) {
+			close(until[1]);
+			be_process_one(said[1], until[0]);
+		}
+		assert_int_equal(read(said[0], &ones[i], sizeof(ones[i])), sizeof(ones[i]));
+	}
+	close(until[1]);
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(waitpid(children[i], &status, 0), children[i]);
+		assert_int_equal(status, 0);
+	}
+	close(until[0]);
+	close(said[0]);
+	close(said[1]);
+	if (!ones[0].made || !ones[1].made) { /* namespaces may not be made here */
+		skip();
+	}
+	assert_int_not_equal(ones[0].number, ones[1].number);
+}
+
 static void assert_told(struct link *link, int err, const char *says)
 {
 	struct peer peer;
@@ -274,6 +334,7 @@ int main(void)
 		STAGE(a_queue_that_cannot_grow_has_others_beside_it),
 		STAGE(a_queue_that_grows_slowly_has_others_beside_it),
 		STAGE(queues_wake_others_in_other_processes),
+		STAGE(processes_of_other_namespaces_have_other_numbers),
 		STAGE(a_lane_for_which_there_is_no_room_is_told_so),
 		STAGE(a_card_without_immediate_data_is_told_so),
 		STAGE(lanes_have_numbers_of_their_own),
