@@ -12,7 +12,8 @@
 
 struct smd_epoch_message;
 
-/* Rank 0: asks all. False: there will be no mesh. */
+/* Rank 0: asks all, once; then again and again, until they have met. False: there will be no mesh, or it
+ * is there no longer. */
 bool smd_meeting_begin(struct smd_comm *comm);
 
 /* Rank 0: all ranks have all lanes. */

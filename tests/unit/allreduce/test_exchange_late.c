@@ -1,6 +1,7 @@
 /*
  * A rank that does not come to an operation that ranks do among themselves is named to all others,
  * as servers name one (specs/design/exchange.md): by the one that sums, and by who waits for that.
+ * One that does not say how it meets others is not waited for.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,11 +9,15 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/transport/transport.h"
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
+#include "worker/libsummand/epoch_message.h"
 
 enum { RANKS = 3, COMMS = RANKS, LATE = 1, TURN = 16 };
 
@@ -91,9 +96,61 @@ static void who_is_late_is_named_to_all_others(void **state)
 	pool_stop(&pool);
 }
 
+/* ---- a rank that does not answer ---- */
+
+static atomic_bool mute; /* what rank 1 says of how it meets others is lost */
+
+int __real_smd_lane_send_control(
+	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length);
+int __wrap_smd_lane_send_control(
+	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length);
+
+int __wrap_smd_lane_send_control(
+	struct smd_lane *lane, struct smd_frame *frame, const void *payload, size_t length)
+{
+	if (atomic_load(&mute) && frame->kind == SMD_FRAME_AGREE &&
+		*(const uint8_t *)payload == SMD_EPOCH_MEETS) {
+		return 0;
+	}
+	return __real_smd_lane_send_control(lane, frame, payload, length);
+}
+
+/* Rank 0 knows when it is over, which the others follow. */
+static void work_until_given_up(struct pool_rank *rank)
+{
+	uint64_t end_ns = smd_clock_ns() + 60 * SMD_SECOND_NS;
+	int32_t more;
+
+	do {
+		CHECK(smd_clock_ns() < end_ns);
+		usleep(20000);
+		more = rank->rank == 0 &&
+		       !capture_has("small operations do not go from rank to rank: not all ranks "
+				    "have answered within 10 s",
+			       NULL);
+		CHECK(smd_allreduce(rank->comm, &more, &more, 1, SMD_INT32, SMD_MAX) == 0);
+	} while (more);
+	CHECK(pool_exchanges(rank->context) == 0);
+}
+
+static void a_rank_that_does_not_answer_is_not_waited_for(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	atomic_store(&mute, true);
+	capture_begin();
+	pool_start(&pool, "tcp", 1, NULL);
+	pool_run(&pool, 2, "mute", work_until_given_up, NULL);
+	pool_stop(&pool);
+	capture_end();
+	atomic_store(&mute, false);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_rank_that_does_not_answer_is_not_waited_for),
 		cmocka_unit_test(who_is_late_is_named_to_all_others),
 	};
 
