@@ -24,8 +24,8 @@ enum { RANKS = 3, RANK = 1, OPERATIONS = 8, FIRST = 12 /* its hub is not that of
 static void take_words(const uint8_t *bytes, size_t length)
 {
 	int (*const takes[])(const uint8_t *payload, size_t length, struct smd_mesh_words *out,
-		struct smd_error *error) = {smd_mesh_words_take_call, smd_mesh_words_take_answer,
-		smd_mesh_words_take_proof};
+		struct smd_error *error) = {
+		smd_mesh_words_take_call, smd_mesh_words_take_answer, smd_mesh_words_take_proof};
 	uint8_t *exact = input_exact(bytes, length);
 
 	for (size_t i = 0; i < sizeof(takes) / sizeof(takes[0]); i++) {

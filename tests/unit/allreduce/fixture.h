@@ -92,8 +92,8 @@ void pool_run(const struct pool *pool, int nranks, const char *group,
 /* What ranks have done among themselves (SUMMAND_EXCHANGE). */
 uint64_t pool_exchanges(smd_context *context);
 
-/* All ranks: small all-reduces until ranks do them among themselves, which SUMMAND_EXCHANGE=on makes
- * soon. The communicator has done nothing before, or the table was changed. */
+/* All ranks: small all-reduces until ranks do them among themselves, which SUMMAND_EXCHANGE=on
+ * makes soon. The communicator has done nothing before, or the table was changed. */
 void pool_await_exchanges(struct pool_rank *rank);
 
 /* What a rank contributes to an operation, and the sum in rank order: of three ranks and more another

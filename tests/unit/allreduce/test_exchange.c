@@ -143,8 +143,8 @@ static void begin(struct pool_rank *rank, int operation, float *buffer, smd_requ
 		ret = smd_reduce_start(rank->comm, buffer, buffer, count, SMD_FLOAT32, SMD_SUM,
 			root_of(rank, operation), request);
 	} else if (is_broadcast(operation)) {
-		ret = smd_broadcast_start(rank->comm, buffer, count, SMD_FLOAT32,
-			root_of(rank, operation), request);
+		ret = smd_broadcast_start(
+			rank->comm, buffer, count, SMD_FLOAT32, root_of(rank, operation), request);
 	} else {
 		ret = smd_allreduce_start(
 			rank->comm, buffer, buffer, count, SMD_FLOAT32, SMD_SUM, request);
@@ -209,7 +209,7 @@ static void many_at_once_are_right(void **state)
 
 /* ---- servers that are lost, and come back ---- */
 
-struct loss {
+struct server_gone_and_back {
 	struct pool *pool;
 	int now; /* or it is drained */
 	atomic_uint begun;
@@ -249,7 +249,7 @@ static void await_epoch(struct pool_rank *rank, uint64_t before)
 
 static void work_through_a_loss(struct pool_rank *rank)
 {
-	struct loss *loss = rank->argument;
+	struct server_gone_and_back *loss = rank->argument;
 	uint64_t before;
 
 	pool_await_exchanges(rank);
@@ -272,7 +272,7 @@ static void work_through_a_loss(struct pool_rank *rank)
 
 static void *lose_one(void *arg)
 {
-	struct loss *loss = arg;
+	struct server_gone_and_back *loss = arg;
 
 	while (atomic_load(&loss->begun) < 3) {
 		usleep(1000);
@@ -287,7 +287,7 @@ static void *lose_one(void *arg)
 static void lose_and_take_back(int now)
 {
 	struct pool pool;
-	struct loss loss = {.pool = &pool, .now = now};
+	struct server_gone_and_back loss = {.pool = &pool, .now = now};
 	pthread_t loser;
 
 	start(&pool, 2);
@@ -361,7 +361,8 @@ static void a_rank_that_refuses_keeps_all_from_it(void **state)
 	start(&pool, 1);
 	pool_run(&pool, 3, "refused", work_by_servers, &refuses);
 	pool_stop(&pool);
-	capture_await("small operations do not go from rank to rank: SUMMAND_EXCHANGE is off", NULL);
+	capture_await(
+		"small operations do not go from rank to rank: SUMMAND_EXCHANGE is off", NULL);
 	capture_await("small operations do not go from rank to rank: rank 1 cannot", NULL);
 	capture_end();
 }

@@ -41,7 +41,7 @@ static void check_names(int rank)
 
 /* ---- ranks that disagree ---- */
 
-struct request {
+struct asked_for {
 	size_t count;
 	enum smd_dtype dtype;
 	enum smd_op op;
@@ -50,12 +50,12 @@ struct request {
 };
 
 struct disagreement {
-	struct request others;
-	struct request odd;
+	struct asked_for others;
+	struct asked_for odd;
 	int rank; /* the odd one */
 };
 
-static int ask_for(smd_comm *comm, const struct request *request)
+static int ask_for(smd_comm *comm, const struct asked_for *request)
 {
 	void *buffer = calloc(request->count, smd_dtype_size(request->dtype));
 	int ret = request->reduce ? smd_reduce(comm, buffer, buffer, request->count, request->dtype,
@@ -70,7 +70,7 @@ static int ask_for(smd_comm *comm, const struct request *request)
 static void disagree(struct pool_rank *rank)
 {
 	const struct disagreement *all = rank->argument;
-	const struct request *own = rank->rank == all->rank ? &all->odd : &all->others;
+	const struct asked_for *own = rank->rank == all->rank ? &all->odd : &all->others;
 
 	pool_await_exchanges(rank);
 	CHECK(ask_for(rank->comm, own) == -EINVAL);
@@ -85,10 +85,10 @@ static void disagree(struct pool_rank *rank)
 /* Each is the hub once, and is not twice. */
 static void ranks_that_disagree_are_named(void **state)
 {
-	static const struct request usual = {
+	static const struct asked_for usual = {
 		100, SMD_FLOAT32, SMD_SUM, false, "all-reduce, float32 sum of 100 "};
-	static const struct request large = {200000, SMD_FLOAT32, SMD_SUM, false,
-		"all-reduce, float32 sum of 200000 "};
+	static const struct asked_for large = {
+		200000, SMD_FLOAT32, SMD_SUM, false, "all-reduce, float32 sum of 200000 "};
 	static const struct disagreement cases[] = {
 		{usual, {200, SMD_FLOAT32, SMD_SUM, false, "float32 sum of 200 "}, 0},
 		{usual, {100, SMD_INT32, SMD_SUM, false, "int32 sum of 100 "}, 0},
@@ -191,7 +191,8 @@ static pid_t start_program(const struct pool *pool, const char *group, int rank,
 	return pid;
 }
 
-/* This program as a rank: SERVERS GROUP RANK NAME ends; after its last operation, without leaving. */
+/* This program as a rank, SERVERS GROUP RANK NAME ends: after its last operation, without leaving.
+ */
 static int run_to_its_end(char **argv)
 {
 	float *buffer = malloc(LARGE * sizeof(*buffer));
@@ -232,7 +233,7 @@ static void nobody_loses_what_all_have_contributed_to(void **state)
 	pool_stop(&pool);
 }
 
-/* SERVERS GROUP RANK NAME works; until it is killed. It says so when it is in the middle. */
+/* SERVERS GROUP RANK NAME works: until it is killed. It says so when it is in the middle. */
 static int run_until_killed(char **argv)
 {
 	static float buffer[300000];
@@ -312,8 +313,8 @@ static void kill_one(const struct pool *pool, int rank)
 			.group = "deadly",
 			.argument = &death};
 		if (r != rank) {
-			assert_int_equal(pthread_create(&survivors[r].thread, NULL,
-						 work_until_lost, &survivors[r]),
+			assert_int_equal(pthread_create(&survivors[r].thread, NULL, work_until_lost,
+						 &survivors[r]),
 				0);
 		}
 	}
@@ -340,7 +341,7 @@ static void a_killed_rank_is_named_to_all_others(void **state)
 
 /* ---- a connection between two ranks ---- */
 
-struct cut {
+struct peer_cut {
 	struct smd_task task;
 	smd_comm *comm;
 	unsigned peer;
@@ -349,7 +350,7 @@ struct cut {
 
 static void cut_now(struct smd_task *task)
 {
-	struct cut *cut = (struct cut *)task;
+	struct peer_cut *cut = (struct peer_cut *)task;
 	struct smd_progress *progress = &cut->comm->context->progress;
 	struct smd_lane *lane = cut->comm->exchanges->mesh->peers[cut->peer].lane;
 
@@ -361,13 +362,13 @@ static void cut_now(struct smd_task *task)
 
 static bool cut_done(const void *arg)
 {
-	return ((const struct cut *)arg)->done;
+	return ((const struct peer_cut *)arg)->done;
 }
 
 static void cut_lane(smd_comm *comm, unsigned peer)
 {
 	static const struct smd_goal goal = {.done = cut_done};
-	struct cut cut = {.task = {.run = cut_now}, .comm = comm, .peer = peer};
+	struct peer_cut cut = {.task = {.run = cut_now}, .comm = comm, .peer = peer};
 
 	smd_progress_await(&comm->context->progress, &cut.task, &goal, &cut, 0);
 }

@@ -34,7 +34,8 @@ static void begin_together(struct pool_rank *rank, smd_comm *comms[COMMS])
 		each.comm = comms[c];
 		pool_await_exchanges(&each);
 		for (int i = 0; i < c * TURN; i++) {
-			CHECK(smd_allreduce(comms[c], &value, &value, 1, SMD_FLOAT32, SMD_SUM) == 0);
+			CHECK(smd_allreduce(comms[c], &value, &value, 1, SMD_FLOAT32, SMD_SUM) ==
+				0);
 		}
 	}
 }

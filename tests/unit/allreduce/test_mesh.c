@@ -1,6 +1,6 @@
 /*
- * Meshes make a lane between each two ranks, on a loop of the test's, whoever else connects to where
- * they listen and whatever that one says; or say why they cannot (specs/design/exchange.md).
+ * Meshes make a lane between each two ranks, on a loop of the test's, whoever else connects to
+ * where they listen and whatever that one says; or say why they cannot (specs/design/exchange.md).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -26,7 +26,7 @@ enum { RANKS = 3, ID = 0x1234, MAKING_S = 5 };
 
 /* ---- three ranks ---- */
 
-struct rank {
+struct meeting_rank {
 	struct smd_config config;
 	struct smd_mesh *mesh;
 	unsigned made;   /* on_made(true), */
@@ -36,12 +36,12 @@ struct rank {
 };
 
 static struct event_base *base;
-static struct rank ranks[RANKS];
+static struct meeting_rank ranks[RANKS];
 static struct smd_mesh_place places[RANKS];
 
 static void on_made(struct smd_mesh *mesh, bool all)
 {
-	struct rank *rank = mesh->owner;
+	struct meeting_rank *rank = mesh->owner;
 
 	rank->made += all;
 	rank->failed += !all;
@@ -60,7 +60,7 @@ static int on_header(struct smd_mesh_peer *peer, const struct smd_frame *frame, 
 static int on_frame(struct smd_mesh_peer *peer, const struct smd_frame *frame, void *payload,
 	struct smd_error *error)
 {
-	struct rank *rank = peer->mesh->owner;
+	struct meeting_rank *rank = peer->mesh->owner;
 
 	(void)payload;
 	(void)error;
@@ -71,7 +71,7 @@ static int on_frame(struct smd_mesh_peer *peer, const struct smd_frame *frame, v
 
 static void on_lost(struct smd_mesh_peer *peer)
 {
-	struct rank *rank = peer->mesh->owner;
+	struct meeting_rank *rank = peer->mesh->owner;
 
 	rank->lost++;
 }
@@ -88,8 +88,8 @@ static void create(unsigned r)
 	address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
 	assert_true(smd_address_bytes((struct sockaddr *)&address, bytes));
 	snprintf(ranks[r].config.replica, sizeof(ranks[r].config.replica), "replica-%u", r);
-	ranks[r].mesh = smd_mesh_create(base, &ranks[r].config, bytes, RANKS, (uint16_t)r, &user,
-		&ranks[r], &error);
+	ranks[r].mesh = smd_mesh_create(
+		base, &ranks[r].config, bytes, RANKS, (uint16_t)r, &user, &ranks[r], &error);
 	assert_string_equal(error.text, "");
 	assert_non_null(ranks[r].mesh);
 	places[r] = ranks[r].mesh->place;
@@ -172,10 +172,9 @@ static void check_made(void)
 			char name[16];
 
 			snprintf(name, sizeof(name), "replica-%u", k);
-			assert_true(k == r || (ranks[r].mesh->peers[k].made &&
-						      ranks[r].mesh->peers[k].lane));
-			assert_true(
-				k == r || strcmp(ranks[r].mesh->peers[k].name, name) == 0);
+			assert_true(k == r ||
+				    (ranks[r].mesh->peers[k].made && ranks[r].mesh->peers[k].lane));
+			assert_true(k == r || strcmp(ranks[r].mesh->peers[k].name, name) == 0);
 		}
 	}
 }
@@ -198,8 +197,8 @@ static void say_to_all(unsigned r)
 		struct smd_frame frame = {.kind = SMD_FRAME_MESH, .rank = (uint16_t)r};
 
 		if (k != r) {
-			assert_int_equal(smd_lane_send_control(ranks[r].mesh->peers[k].lane,
-						 &frame, NULL, 0),
+			assert_int_equal(smd_lane_send_control(
+						 ranks[r].mesh->peers[k].lane, &frame, NULL, 0),
 				0);
 		}
 	}
@@ -403,8 +402,7 @@ static void a_wrong_proof_is_refused(void **state)
 	TURN_UNTIL(recv(fd, answer, 1, MSG_DONTWAIT | MSG_PEEK) > 0); /* it is answered, */
 	assert_in_range(recv(fd, answer, sizeof(answer), 0), SMD_FRAME_SIZE, sizeof(answer) - 1);
 	assert_memory_equal(answer, "SMD", 3);
-	assert_int_equal(smd_mesh_words_proof(
-				 &words, true, "", places[1].secret, &words.proof), 0);
+	assert_int_equal(smd_mesh_words_proof(&words, true, "", places[1].secret, &words.proof), 0);
 	say_frame(fd, proof, payload, smd_mesh_words_prove(&words, payload));
 	check_refused(fd); /* and heard no further */
 	assert_false(ranks[0].mesh->peers[2].made);
@@ -496,10 +494,9 @@ static void words_are_read_as_they_were_said(void **state)
 	for (size_t cut = 0; cut < length; cut++) {
 		assert_int_equal(smd_mesh_words_take_call(payload, cut, &read, NULL), -EPROTO);
 	}
-	assert_int_equal(
-		smd_mesh_words_take_call(payload, length + 1, &read, &error), -EPROTO);
-	assert_string_equal(error.text,
-		"MESH: who connects must be as specs/design/exchange.md says");
+	assert_int_equal(smd_mesh_words_take_call(payload, length + 1, &read, &error), -EPROTO);
+	assert_string_equal(
+		error.text, "MESH: who connects must be as specs/design/exchange.md says");
 }
 
 /* Each word that is signed matters, and whose proof it is. */

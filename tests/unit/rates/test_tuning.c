@@ -469,8 +469,8 @@ static void shards_on_several_networks_stay(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
-/* Some operations of 2 ms by servers and 1 ms as exchanges, so many at a time: whether another limit of
- * exchanges is wanted after one. */
+/* Some operations of 2 ms by servers and 1 ms as exchanges, so many at a time: whether another
+ * limit of exchanges is wanted after one. */
 static bool exchange_is_wanted(struct smd_tuning *tuning, uint64_t *now, unsigned together)
 {
 	for (unsigned i = 0; i < 5000; i++) {
