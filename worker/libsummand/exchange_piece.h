@@ -58,6 +58,7 @@ struct smd_meeting {
 	bool ready;  /* rank 0: so have all; */
 	bool failed; /* some rank cannot, so none does */
 	/* Rank 0's: */
+	uint64_t asked_ns; /* then it has asked, */
 	uint32_t placed; /* ranks that have said where they listen, by number, */
 	uint32_t meets;  /* and that have all lanes */
 	struct smd_mesh_place places[SMD_MESH_RANKS_MAX];

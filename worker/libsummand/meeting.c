@@ -5,11 +5,14 @@
 #include <string.h>
 
 #include "reduction_server/base/bytes.h"
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/address.h"
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/exchange.h"
+
+#define ANSWER_S 10 /* for all ranks to say that they have met, or cannot */
 
 /* A place as the numbers of a message: address, port, secret. */
 #define PLACE_NUMBERS (2 + 1 + SMD_NONCE_SIZE / 8)
@@ -239,19 +242,35 @@ static void take_meets(struct smd_exchanges *exchanges, const struct smd_epoch_m
 	}
 }
 
+/* It has been begun: whether there may still be a mesh. Words are lost with the last server. */
+static bool goes_on(struct smd_exchanges *exchanges)
+{
+	struct smd_meeting *meeting = &exchanges->meeting;
+
+	if (meeting->ready) {
+		return smd_meeting_holds(exchanges->comm);
+	}
+	if (!meeting->failed && smd_clock_ns() - meeting->asked_ns > ANSWER_S * SMD_SECOND_NS) {
+		tell_why(exchanges->comm, "not all ranks have answered within 10 s");
+		fail(exchanges, 0);
+	}
+	return !meeting->failed;
+}
+
 bool smd_meeting_begin(struct smd_comm *comm)
 {
 	struct smd_exchanges *exchanges = smd_exchanges_get(comm);
 	struct smd_epoch_message message = {.kind = SMD_EPOCH_MEET, .epoch = comm->now->index};
 
 	if (!exchanges || exchanges->meeting.id || exchanges->meeting.failed) {
-		return exchanges && !exchanges->meeting.failed;
+		return exchanges && goes_on(exchanges);
 	}
 	if (!make_mesh(exchanges) || smd_epoch_draw_id(comm, &message.id)) {
 		fail(exchanges, 0);
 		return false;
 	}
 	exchanges->meeting.id = message.id;
+	exchanges->meeting.asked_ns = smd_clock_ns();
 	exchanges->meeting.places[0] = exchanges->mesh->place;
 	exchanges->meeting.placed = 1;
 	smd_epoch_say(comm, &message);

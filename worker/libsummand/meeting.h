@@ -12,7 +12,8 @@
 
 struct smd_epoch_message;
 
-/* Rank 0: asks all. False: there will be no mesh. */
+/* Rank 0, whenever exchanges should be tried and ranks have not met: asks all, the first time.
+ * False: there will be no mesh, or one of its lanes has ended. */
 bool smd_meeting_begin(struct smd_comm *comm);
 
 /* Rank 0: all ranks have all lanes. */

@@ -223,6 +223,12 @@ static void guest_free(struct smd_mesh_guest *guest)
 	free(guest);
 }
 
+static void dismiss(struct smd_mesh_guest *guest)
+{
+	close_lane(guest->mesh, &guest->lane);
+	guest_free(guest);
+}
+
 static int guest_on_header(
 	void *owner, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
@@ -310,8 +316,7 @@ static void guest_on_closed(void *owner, int err, const char *reason)
 
 	(void)err;
 	(void)reason;
-	close_lane(guest->mesh, &guest->lane);
-	guest_free(guest);
+	dismiss(guest);
 }
 
 static const struct smd_lane_callbacks guest_callbacks = {
@@ -320,18 +325,18 @@ static const struct smd_lane_callbacks guest_callbacks = {
 	.on_closed = guest_on_closed,
 };
 
-/* Whoever has said nothing for long leaves room for others. */
-static void dismiss_silent(struct smd_mesh *mesh)
+/* Whoever has said nothing for long leaves; and where all places are taken, who came first. */
+static void make_room(struct smd_mesh *mesh)
 {
 	uint64_t now = smd_clock_ns();
 	struct smd_mesh_guest *guest = LIST_FIRST(&mesh->guests);
 
-	while (guest) {
+	while (guest) { /* the oldest is the last */
 		struct smd_mesh_guest *next = LIST_NEXT(guest, link);
 
-		if (now - guest->since_ns > MAKING_S * SMD_SECOND_NS) {
-			close_lane(mesh, &guest->lane);
-			guest_free(guest);
+		if (now - guest->since_ns > MAKING_S * SMD_SECOND_NS ||
+			(!next && mesh->nguests == GUESTS_MAX)) {
+			dismiss(guest);
 		}
 		guest = next;
 	}
@@ -343,8 +348,8 @@ static void mesh_on_accept(void *owner, struct smd_lane *lane, int shard)
 	struct smd_mesh_guest *guest;
 
 	(void)shard;
-	dismiss_silent(mesh);
-	guest = mesh->nguests < GUESTS_MAX ? calloc(1, sizeof(*guest)) : NULL;
+	make_room(mesh);
+	guest = calloc(1, sizeof(*guest));
 	if (!guest) {
 		smd_lane_close(lane);
 		return;
@@ -447,8 +452,7 @@ static void answer_guests(struct smd_mesh *mesh)
 		struct smd_mesh_guest *next = LIST_NEXT(guest, link);
 
 		if (guest->called && guest_answer(guest, NULL)) {
-			close_lane(mesh, &guest->lane);
-			guest_free(guest);
+			dismiss(guest);
 		}
 		guest = next;
 	}

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "reduction_server/base/clock.h"
 #include "worker/libsummand/context.h"
 
 static void on_ended(void *owner)
@@ -281,6 +282,30 @@ void pool_run(const struct pool *pool, int nranks, const char *group,
 		pthread_join(threads[r].thread, NULL);
 	}
 	free(threads);
+}
+
+/* ---- exchanges ---- */
+
+uint64_t pool_exchanges(smd_context *context)
+{
+	struct smd_stats stats;
+
+	smd_context_stats(context, &stats);
+	return stats.exchanges;
+}
+
+void pool_await_exchanges(struct pool_rank *rank)
+{
+	uint64_t before = pool_exchanges(rank->context);
+	uint64_t end_ns = smd_clock_ns() + 60 * SMD_SECOND_NS;
+	int32_t all;
+
+	do {
+		CHECK(smd_clock_ns() < end_ns);
+		usleep(1000);
+		all = pool_exchanges(rank->context) > before;
+		CHECK(smd_allreduce(rank->comm, &all, &all, 1, SMD_INT32, SMD_MIN) == 0);
+	} while (!all);
 }
 
 /* ---- what is summed ---- */

@@ -89,6 +89,13 @@ void pool_lose(smd_context *context, unsigned server);
 void pool_run(const struct pool *pool, int nranks, const char *group,
 	void (*body)(struct pool_rank *rank), void *argument);
 
+/* What ranks have done among themselves (SUMMAND_EXCHANGE). */
+uint64_t pool_exchanges(smd_context *context);
+
+/* All ranks: small all-reduces until ranks do them among themselves, which SUMMAND_EXCHANGE=on
+ * makes soon. The communicator has done nothing before, or the table was changed. */
+void pool_await_exchanges(struct pool_rank *rank);
+
 /* What a rank contributes to an operation, and the sum in rank order: of three ranks and more another
  * order has other bits. */
 float pool_element(int rank, int operation, size_t i);

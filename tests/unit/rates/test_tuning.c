@@ -469,6 +469,60 @@ static void shards_on_several_networks_stay(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Some operations of 2 ms by servers and 1 ms as exchanges, so many at a time: whether another
+ * limit of exchanges is wanted after one. */
+static bool exchange_is_wanted(struct smd_tuning *tuning, uint64_t *now, unsigned together)
+{
+	for (unsigned i = 0; i < 5000; i++) {
+		bool exchanged = BYTES <= tuning->exchange.limit;
+
+		for (unsigned k = 0; k < together; k++) {
+			smd_tuning_begin(tuning, BYTES, *now);
+		}
+		*now += exchanged ? MS : 2 * MS;
+		for (unsigned k = 0; k < together; k++) {
+			if (exchanged) {
+				smd_tuning_exchanged(tuning);
+			}
+			smd_tuning_end(tuning, *now);
+		}
+		if (smd_tuning_want(tuning, *now)) {
+			if (tuning->cause == SMD_TUNING_EXCHANGES) {
+				return true;
+			}
+			smd_tuning_refused(tuning, *now);
+		}
+	}
+	return false;
+}
+
+static void operations_alone_say_who_should_do_them(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	uint64_t usual;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false);
+	assert_false(exchange_is_wanted(&tuning, &now, 2));
+	assert_false(tuning.exchange.seen);
+	assert_false(exchange_is_wanted(&tuning, &now, 1)); /* ranks have not met */
+	assert_true(smd_exchange_choice_is_due(&tuning.exchange, now));
+	tuning.met = true;
+	assert_true(exchange_is_wanted(&tuning, &now, 1));
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), BYTES);
+	smd_tuning_applied(&tuning, now);
+	usual = tuning.usual;
+	assert_false(exchange_is_wanted(&tuning, &now, 1));
+	assert_int_equal(tuning.exchange.settled, BYTES);
+	assert_int_equal(tuning.usual, usual); /* these say nothing of servers */
+	/* Tables for another reason have the same. */
+	tuning.cause = SMD_TUNING_WEIGHTS;
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), BYTES);
+	smd_tuning_destroy(&tuning);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -487,6 +541,7 @@ int main(void)
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
 		cmocka_unit_test(spare_servers_are_tried_with_what_they_declare),
 		cmocka_unit_test(what_they_declare_is_to_what_the_others_have),
+		cmocka_unit_test(operations_alone_say_who_should_do_them),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

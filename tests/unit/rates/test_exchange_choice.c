@@ -1,0 +1,306 @@
+/*
+ * Operations go from rank to rank where that is found to be faster, in a network that is simulated:
+ * an operation takes so long by servers, and so long as an exchange.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <stdbool.h>
+
+#include "reduction_server/base/clock.h"
+#include "worker/libsummand/exchange_choice.h"
+
+enum { SMALL = 4096, LARGE = 1 << 20, US = 1000, MS = 1000 * US };
+
+struct network {
+	uint64_t servers_ns;
+	uint64_t exchange_ns;
+};
+
+static struct smd_exchange_choice choice;
+static uint64_t now_ns;
+
+static void start(bool possible, bool always)
+{
+	smd_exchange_choice_begin(&choice, possible, always);
+	now_ns = SMD_SECOND_NS;
+}
+
+/* One operation; whether the limit has changed after it. */
+static bool operate(const struct network *network, uint64_t bytes)
+{
+	bool exchanged = bytes <= choice.limit;
+	uint64_t ns = exchanged ? network->exchange_ns : network->servers_ns;
+
+	now_ns += ns;
+	smd_exchange_choice_took(&choice, bytes, exchanged, ns, now_ns);
+	if (smd_exchange_choice_want(&choice, now_ns)) {
+		smd_exchange_choice_applied(&choice);
+		return true;
+	}
+	return false;
+}
+
+/* How often it has changed in so many operations. */
+static unsigned run(const struct network *network, uint64_t bytes, unsigned operations)
+{
+	unsigned changes = 0;
+
+	for (unsigned i = 0; i < operations; i++) {
+		changes += operate(network, bytes);
+	}
+	return changes;
+}
+
+/* Operations until it changes. */
+static unsigned run_until_changed(const struct network *network, uint64_t bytes)
+{
+	unsigned operations = 1;
+
+	while (!operate(network, bytes)) {
+		operations++;
+		assert_in_range(operations, 1, 1000000);
+	}
+	return operations;
+}
+
+static const struct network faster = {2 * MS, 1 * MS};
+static const struct network same = {2 * MS, 2 * MS};
+static const struct network slower = {2 * MS, 3 * MS};
+
+static void what_is_faster_is_kept_for_good(void **state)
+{
+	(void)state;
+	start(true, false);
+	assert_int_equal(run_until_changed(&faster, SMALL), 2 + SMD_EXCHANGE_TIMES);
+	assert_true(smd_exchange_choice_is_on_trial(&choice));
+	assert_int_equal(choice.limit, SMALL);
+	assert_int_equal(choice.settled, 0);
+	assert_int_equal(run(&faster, SMALL, 2 + SMD_EXCHANGE_TIMES), 0);
+	assert_false(smd_exchange_choice_is_on_trial(&choice));
+	assert_int_equal(choice.settled, SMALL);
+	assert_int_equal(run(&faster, SMALL, 100000), 0);
+}
+
+static void what_is_as_fast_goes_back(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&same, SMALL);
+	assert_int_equal(run_until_changed(&same, SMALL), 2 + SMD_EXCHANGE_TIMES);
+	assert_int_equal(choice.limit, 0);
+	assert_int_equal(choice.settled, 0);
+	assert_false(smd_exchange_choice_is_on_trial(&choice));
+}
+
+/* 3 % less are asked for. */
+static void a_little_faster_is_not_enough(void **state)
+{
+	const struct network little = {1000 * MS, 975 * MS};
+	const struct network enough = {1000 * MS, 969 * MS};
+
+	(void)state;
+	start(true, false);
+	run_until_changed(&little, SMALL);
+	run_until_changed(&little, SMALL);
+	assert_int_equal(choice.settled, 0);
+	start(true, false);
+	run_until_changed(&enough, SMALL);
+	assert_int_equal(run(&enough, SMALL, 20), 0);
+	assert_int_equal(choice.settled, SMALL);
+}
+
+static void what_is_much_slower_goes_back_with_the_third_time(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&slower, SMALL);
+	assert_int_equal(run_until_changed(&slower, SMALL), 2 + 3);
+	assert_int_equal(choice.limit, 0);
+}
+
+/* One time that is not so long, and all are waited for. */
+static void not_all_of_the_first_times_were_long(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&slower, SMALL);
+	assert_int_equal(run(&slower, SMALL, 4), 0);
+	assert_int_equal(run(&faster, SMALL, 1), 0);
+	assert_int_equal(run_until_changed(&slower, SMALL), 3);
+}
+
+/* By the clock, between the end of one trial and the next. */
+static uint64_t pause_ns(void)
+{
+	uint64_t lost_ns = now_ns;
+
+	assert_false(smd_exchange_choice_is_on_trial(&choice));
+	run_until_changed(&slower, SMALL);
+	assert_true(smd_exchange_choice_is_on_trial(&choice));
+	return now_ns - lost_ns;
+}
+
+static void what_was_lost_is_tried_after_longer_each_time(void **state)
+{
+	uint64_t seconds = 10;
+
+	(void)state;
+	start(true, false);
+	run_until_changed(&slower, SMALL);
+	for (unsigned i = 0; i < 9; i++) {
+		run_until_changed(&slower, SMALL);
+		assert_in_range(pause_ns(), seconds * SMD_SECOND_NS, (seconds + 1) * SMD_SECOND_NS);
+		seconds = seconds < 300 ? 2 * seconds : 600;
+	}
+}
+
+/* Where it is faster by then it is kept. */
+static void another_time_it_may_win(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&slower, SMALL);
+	run_until_changed(&slower, SMALL);
+	run_until_changed(&slower, SMALL);
+	assert_int_equal(run(&faster, SMALL, 20), 0);
+	assert_int_equal(choice.settled, SMALL);
+}
+
+static void a_larger_size_is_tried_when_a_smaller_one_has_won(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&faster, SMALL);
+	assert_int_equal(run(&faster, SMALL, 20), 0);
+	assert_int_equal(run_until_changed(&faster, LARGE), 2 + SMD_EXCHANGE_TIMES);
+	assert_int_equal(choice.limit, LARGE);
+	assert_int_equal(choice.settled, SMALL);
+	/* Small ones stay exchanges, and say nothing of the trial. */
+	assert_int_equal(run(&slower, SMALL, 100), 0);
+	assert_int_equal(run_until_changed(&slower, LARGE), 2 + 3);
+	assert_int_equal(choice.limit, SMALL);
+	assert_int_equal(choice.settled, SMALL);
+}
+
+/* A size of its own is not tried where a larger one has won. */
+static void what_has_won_holds_for_smaller_ones(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&faster, LARGE);
+	assert_int_equal(run(&faster, LARGE, 20), 0);
+	assert_int_equal(choice.settled, LARGE);
+	assert_int_equal(run(&slower, SMALL, 1000), 0);
+	assert_int_equal(choice.settled, LARGE);
+}
+
+static void of_two_sizes_in_turns_each_is_tried(void **state)
+{
+	unsigned changes = 0;
+
+	(void)state;
+	start(true, false);
+	for (unsigned i = 0; i < 100; i++) {
+		changes += operate(&faster, SMALL);
+		changes += operate(&faster, LARGE);
+	}
+	assert_int_equal(choice.settled, LARGE);
+	assert_in_range(changes, 1, 2);
+	start(true, false);
+	changes = 0;
+	for (unsigned i = 0; i < 100; i++) {
+		changes += operate(&faster, SMALL);
+		changes += operate(&slower, LARGE);
+	}
+	assert_int_equal(choice.settled, SMALL);
+	assert_int_equal(choice.limit, SMALL);
+	assert_in_range(changes, 3, 3); /* the larger one's trial, its end, and the smaller one's */
+}
+
+/* Short operations are taken together until they have taken 1 ms. */
+static void short_operations_make_one_time_together(void **state)
+{
+	const struct network shorter = {100 * US, 50 * US};
+
+	(void)state;
+	start(true, false);
+	assert_int_equal(run_until_changed(&shorter, SMALL), 2 + 10 * SMD_EXCHANGE_TIMES);
+	assert_int_equal(run(&shorter, SMALL, 2 + 20 * SMD_EXCHANGE_TIMES - 1), 0);
+	assert_true(smd_exchange_choice_is_on_trial(&choice));
+	assert_int_equal(run(&shorter, SMALL, 1), 0);
+	assert_int_equal(choice.settled, SMALL);
+}
+
+/* Another table: what servers took before it is of no use. */
+static void times_are_forgotten(void **state)
+{
+	(void)state;
+	start(true, false);
+	assert_int_equal(run(&faster, SMALL, 1 + SMD_EXCHANGE_TIMES), 0);
+	smd_exchange_choice_forget(&choice);
+	assert_int_equal(run_until_changed(&faster, SMALL), 2 + SMD_EXCHANGE_TIMES);
+	/* In a trial those of its size stay, and its own begin again. */
+	assert_int_equal(run(&slower, SMALL, 4), 0);
+	smd_exchange_choice_forget(&choice);
+	assert_int_equal(run(&faster, SMALL, 1 + SMD_EXCHANGE_TIMES), 0);
+	assert_int_equal(choice.settled, 0);
+	assert_int_equal(run(&faster, SMALL, 1), 0);
+	assert_int_equal(choice.settled, SMALL);
+}
+
+static void sizes_end_at_4_mib(void **state)
+{
+	(void)state;
+	start(true, false);
+	assert_int_equal(run(&faster, (4u << 20) + 1, 1000), 0);
+	assert_int_equal(run(&faster, 0, 1000), 0);
+	run_until_changed(&faster, (2u << 20) + 1);
+	assert_int_equal(choice.limit, 4u << 20);
+}
+
+static void where_it_is_not_possible_nothing_is_tried(void **state)
+{
+	(void)state;
+	start(false, false);
+	assert_int_equal(run(&faster, SMALL, 1000), 0);
+	assert_false(smd_exchange_choice_is_due(&choice, now_ns));
+}
+
+static void always_is_from_the_first_operation_on(void **state)
+{
+	(void)state;
+	start(true, true);
+	assert_false(smd_exchange_choice_is_due(&choice, now_ns)); /* nothing has been done */
+	assert_true(operate(&slower, LARGE));
+	assert_int_equal(choice.limit, 4u << 20);
+	assert_int_equal(choice.settled, 4u << 20);
+	assert_int_equal(run(&slower, LARGE, 1000), 0);
+	assert_false(smd_exchange_choice_is_due(&choice, now_ns));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_faster_is_kept_for_good),
+		cmocka_unit_test(what_is_as_fast_goes_back),
+		cmocka_unit_test(a_little_faster_is_not_enough),
+		cmocka_unit_test(what_is_much_slower_goes_back_with_the_third_time),
+		cmocka_unit_test(not_all_of_the_first_times_were_long),
+		cmocka_unit_test(what_was_lost_is_tried_after_longer_each_time),
+		cmocka_unit_test(another_time_it_may_win),
+		cmocka_unit_test(a_larger_size_is_tried_when_a_smaller_one_has_won),
+		cmocka_unit_test(what_has_won_holds_for_smaller_ones),
+		cmocka_unit_test(of_two_sizes_in_turns_each_is_tried),
+		cmocka_unit_test(short_operations_make_one_time_together),
+		cmocka_unit_test(times_are_forgotten),
+		cmocka_unit_test(sizes_end_at_4_mib),
+		cmocka_unit_test(where_it_is_not_possible_nothing_is_tried),
+		cmocka_unit_test(always_is_from_the_first_operation_on),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
