@@ -80,8 +80,9 @@
  *   SUMMAND_ZERO_BLOCKS        on (default without SUMMAND_TLS): blocks of 4 KiB of zeros do not
  *                              cross TCP; off: they do
  *   SUMMAND_EXCHANGE           auto (default): small all-reduces of host memory go from rank to
- * rank over TCP where rank 0 finds that faster; off: never; on: always SUMMAND_LOG error, warn
- * (default), info, debug
+ *                              rank over TCP where rank 0 finds that faster; off: never; on:
+ *                              always
+ *   SUMMAND_LOG                error, warn (default), info, debug
  */
 #ifndef SUMMAND_H
 #define SUMMAND_H

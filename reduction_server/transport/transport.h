@@ -406,8 +406,8 @@ struct smd_lane {
 	uint64_t heard_ns; /* when something of these was received last; 0: nothing was yet */
 	bool opening; /* it was accepted and attached, and is still being made: nothing comes yet */
 	unsigned controls; /* control frames that have not left */
-	bool parts; /* the last ones say why it will be closed, or what has left must arrive: the other
-		       end has about a second to read that, where that needs care */
+	bool parts; /* the last ones say why it will be closed, or what has left must arrive: the
+		       other end has about a second to read that, where that needs care */
 	/* Of the frame that is being handed out: */
 	bool direct; /* its payload is in the buffer advertised for it */
 	const struct smd_remote_buffer *remote_buffers; /* that came with it */

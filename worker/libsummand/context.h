@@ -82,6 +82,7 @@ struct smd_context {
 	struct smd_error error;       /* published with it */
 	struct smd_stats stats;       /* published */
 	size_t segment_bytes;         /* of operations: set once, before the first */
+	unsigned mesh_lanes;          /* to other ranks, that its communicators have or may make */
 	struct smd_lane_counts
 		exchanged; /* what lanes between ranks have moved, of communicators that are over */
 	uint64_t epochs;              /* that communicators have gone on by */

@@ -468,6 +468,9 @@ bool smd_epoch_find(struct smd_epoch *epoch, uint64_t number, struct smd_request
 		*chunk = (*item)->chunk;
 		return true;
 	}
+	if (number >= epoch->next_chunk) { /* operations of ranks among themselves have no chunks */
+		return false;
+	}
 	TAILQ_FOREACH (*operation, &epoch->comm->operations, link) {
 		if ((*operation)->home == epoch &&
 			number - (*operation)->first_chunk < (*operation)->nchunks) {

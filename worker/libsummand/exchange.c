@@ -60,6 +60,7 @@ int smd_exchange_lay(struct smd_request *operation)
 		if (!piece) {
 			return -ENOMEM;
 		}
+		operation->first_piece = operation->pieces ? operation->first_piece : piece;
 		piece->operation = operation;
 		piece->first = first;
 		piece->count = left < most ? left : most;
@@ -73,14 +74,12 @@ int smd_exchange_lay(struct smd_request *operation)
 void smd_exchange_end(struct smd_request *operation)
 {
 	struct smd_exchanges *exchanges = operation->comm->exchanges;
-	struct smd_exchange_piece *piece = TAILQ_FIRST(&exchanges->list);
+	struct smd_exchange_piece *piece = operation->first_piece;
 
-	while (piece) {
+	for (unsigned i = 0; i < operation->pieces; i++) {
 		struct smd_exchange_piece *next = TAILQ_NEXT(piece, link);
 
-		if (piece->operation == operation) {
-			smd_exchange_piece_end(exchanges, piece);
-		}
+		smd_exchange_piece_end(exchanges, piece);
 		piece = next;
 	}
 }
@@ -212,6 +211,7 @@ static void piece_begin(struct smd_exchange_piece *piece)
 	struct smd_exchanges *exchanges = comm->exchanges;
 
 	piece->begun = true;
+	exchanges->next = TAILQ_NEXT(piece, link);
 	piece->begun_ns = smd_clock_ns();
 	exchanges->begun++;
 	exchanges->begun_bytes += piece->bytes;
@@ -242,27 +242,13 @@ static bool may_begin(const struct smd_exchanges *exchanges, const struct smd_ex
 		       exchanges->begun_bytes + next->bytes <= SMD_PIECE_BYTES_AT_ONCE);
 }
 
-/* The first that is kept back. */
-static struct smd_exchange_piece *kept_back(const struct smd_exchanges *exchanges)
-{
-	struct smd_exchange_piece *piece = TAILQ_LAST(&exchanges->list, smd_exchange_pieces);
-	struct smd_exchange_piece *first = NULL;
-
-	while (piece && !piece->begun) {
-		first = piece;
-		piece = TAILQ_PREV(piece, smd_exchange_pieces, link);
-	}
-	return first;
-}
-
 void smd_exchanges_go(struct smd_comm *comm)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
-	struct smd_exchange_piece *next;
 
-	while (exchanges && comm->state == SMD_COMM_ACTIVE &&
-		(next = kept_back(exchanges)) != NULL && may_begin(exchanges, next)) {
-		piece_begin(next);
+	while (exchanges && comm->state == SMD_COMM_ACTIVE && exchanges->next &&
+		may_begin(exchanges, exchanges->next)) {
+		piece_begin(exchanges->next);
 	}
 }
 
@@ -324,9 +310,13 @@ static const struct smd_request *begun_as(const struct smd_comm *comm, uint64_t 
 {
 	const struct smd_request *operation;
 
+	if (sequence >= comm->next_operation) {
+		return NULL;
+	}
 	TAILQ_FOREACH (operation, &comm->operations, link) {
-		if (operation->sequence == sequence) {
-			return operation->laid ? operation : NULL;
+		if (operation->sequence >= sequence) {
+			return operation->sequence == sequence && operation->laid ? operation
+										  : NULL;
 		}
 	}
 	return NULL;
@@ -352,14 +342,14 @@ static int take_input(struct smd_mesh_peer *peer, const struct smd_frame *frame,
 	}
 	input->shape = *frame;
 	exchanges->rx[peer->rank] = input;
-	if (piece && piece->begun) {
+	if (piece && asks_for_the_same(frame, piece->operation)) {
 		piece->inputs[peer->rank] = input;
 	} else {
 		TAILQ_INSERT_TAIL(&exchanges->waiting, input, link);
 		exchanges->nwaiting[peer->rank]++;
 		exchanges->waiting_bytes[peer->rank] += frame->length;
 	}
-	if (other && !other->pieces) {
+	if (other && (!other->pieces || !asks_for_the_same(frame, other))) {
 		smd_exchange_disagrees(exchanges->comm, peer, frame, other);
 	}
 	*payload = input->bytes;
@@ -377,7 +367,7 @@ static int take_result(struct smd_mesh_peer *peer, const struct smd_frame *frame
 	if (ret) {
 		return ret;
 	}
-	if (!piece || !piece->begun || piece->has_result || piece->receives ||
+	if (!piece || piece->has_result || piece->receives ||
 		!asks_for_the_same(frame, piece->operation)) {
 		return smd_error_set(error, EPROTO,
 			"RESULT: must be of an operation that has been begun so, got %llu",
@@ -414,7 +404,7 @@ static void has_input(struct smd_exchanges *exchanges, unsigned rank)
 
 	exchanges->rx[rank] = NULL;
 	input->whole = true;
-	if (!piece || !piece->begun) {
+	if (!piece || piece->inputs[rank] != input) {
 		return;
 	}
 	operation->sends_pending++; /* it does not end in here */
@@ -464,6 +454,7 @@ static void on_lost(struct smd_mesh_peer *peer)
 		exchanges->rx[peer->rank] = NULL;
 	}
 	exchanges->rx_result[peer->rank] = NULL;
+	exchanges->lost(comm);
 	/* A server's word of the rank's end says more, and comes to all: it is waited for
 	 * (exchange_watch.h), if it is not here already. */
 	if (comm->state == SMD_COMM_ACTIVE && comm->end != SMD_COMM_NO_END) {
@@ -495,8 +486,9 @@ static bool awaits(const struct smd_exchanges *exchanges, unsigned rank)
 {
 	const struct smd_exchange_piece *piece;
 
-	TAILQ_FOREACH (piece, &exchanges->list, link) {
-		if (piece->begun && smd_exchange_needs(piece, rank)) {
+	for (piece = TAILQ_FIRST(&exchanges->list); piece && piece->begun;
+		piece = TAILQ_NEXT(piece, link)) {
+		if (smd_exchange_needs(piece, rank)) {
 			return true;
 		}
 	}
@@ -526,7 +518,7 @@ void smd_exchanges_close(struct smd_comm *comm)
 	struct smd_exchanges *exchanges = comm->exchanges;
 
 	if (exchanges && exchanges->mesh) {
-		smd_mesh_close(exchanges->mesh);
+		smd_exchanges_close_mesh(exchanges);
 		memset(exchanges->rx, 0, sizeof(exchanges->rx));
 		memset(exchanges->rx_result, 0, sizeof(exchanges->rx_result));
 	}

@@ -74,9 +74,21 @@ static bool times_are_enough(const struct smd_exchange_times *times)
 	return times->count >= SMD_EXCHANGE_TIMES;
 }
 
-void smd_exchange_choice_begin(struct smd_exchange_choice *choice, bool possible, bool always)
+void smd_exchange_choice_stop(struct smd_exchange_choice *choice)
 {
-	*choice = (struct smd_exchange_choice){.possible = possible, .always = always};
+	choice->possible = false;
+	choice->always = false;
+	choice->settled = choice->limit;
+}
+
+void smd_exchange_choice_begin(
+	struct smd_exchange_choice *choice, bool possible, bool always, uint32_t settled)
+{
+	*choice = (struct smd_exchange_choice){.possible = possible,
+		.always = always,
+		.settled = settled,
+		.limit = settled,
+		.wanted = settled};
 	for (unsigned size = 0; size < SMD_EXCHANGE_SIZES; size++) {
 		choice->pause_ns[size] = PAUSE_NS;
 	}
@@ -148,6 +160,10 @@ static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 
 bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_ns)
 {
+	if (!choice->possible) {
+		choice->wanted = 0;
+		return choice->limit > 0;
+	}
 	if (choice->always) {
 		choice->wanted = bytes_of(SMD_EXCHANGE_SIZES - 1);
 		return choice->limit != choice->wanted;
@@ -165,7 +181,9 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
 {
 	choice->limit = choice->wanted;
-	choice->settled = choice->always ? choice->limit : choice->settled;
+	if (choice->always || !choice->possible) {
+		choice->settled = choice->limit;
+	}
 	times_forget(&choice->trial);
 }
 

@@ -41,8 +41,12 @@ struct smd_exchange_choice {
 	uint64_t pause_ns[SMD_EXCHANGE_SIZES]; /* after the next one of it that is lost */
 };
 
-/* With none at first. */
-void smd_exchange_choice_begin(struct smd_exchange_choice *choice, bool possible, bool always);
+/* With what the table says now. */
+void smd_exchange_choice_begin(
+	struct smd_exchange_choice *choice, bool possible, bool always, uint32_t settled);
+
+/* Ranks cannot do any more: those that are exchanges shall not be. */
+void smd_exchange_choice_stop(struct smd_exchange_choice *choice);
 
 /* An operation alone has taken so long; whether that says something new. */
 bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes, bool exchanged,

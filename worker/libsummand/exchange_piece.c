@@ -16,7 +16,7 @@ static unsigned class_of(size_t bytes)
 	unsigned class = SMALLEST_CLASS;
 
 	while ((size_t)1 << class < bytes) {
-		class++;
+		class ++;
 	}
 	return class;
 }
@@ -61,13 +61,16 @@ struct smd_exchange_piece *smd_exchange_piece_add(struct smd_exchanges *exchange
 	if (piece) {
 		*piece = (struct smd_exchange_piece){.first = 0};
 		TAILQ_INSERT_TAIL(&exchanges->list, piece, link);
+		exchanges->next = exchanges->next ? exchanges->next : piece;
 	}
 	return piece;
 }
 
-void smd_exchange_piece_end(
-	struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
+void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
 {
+	if (exchanges->next == piece) {
+		exchanges->next = TAILQ_NEXT(piece, link);
+	}
 	TAILQ_REMOVE(&exchanges->list, piece, link);
 	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
 		input_give_back(exchanges, piece->inputs[r]);
@@ -127,7 +130,8 @@ struct smd_exchange_piece *smd_exchange_find(
 {
 	struct smd_exchange_piece *piece;
 
-	TAILQ_FOREACH (piece, &exchanges->list, link) {
+	for (piece = TAILQ_FIRST(&exchanges->list); piece && piece->begun;
+		piece = TAILQ_NEXT(piece, link)) {
 		if (piece->operation->sequence == sequence && piece->first == first) {
 			return piece;
 		}
@@ -188,6 +192,15 @@ struct smd_exchanges *smd_exchanges_get(struct smd_comm *comm)
 	}
 	comm->exchanges = exchanges;
 	return exchanges;
+}
+
+void smd_exchanges_close_mesh(struct smd_exchanges *exchanges)
+{
+	if (exchanges->has_lanes) {
+		exchanges->has_lanes = false;
+		exchanges->comm->context->mesh_lanes -= exchanges->comm->nranks - 1u;
+		smd_mesh_close(exchanges->mesh);
+	}
 }
 
 static void free_inputs(struct smd_exchange_inputs *inputs)

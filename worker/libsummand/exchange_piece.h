@@ -1,6 +1,6 @@
 /*
- * The *pieces* of exchanges (exchange.h): what is under way of each, the memory that it takes, and who is
- * waited for. All on the owner.
+ * The *pieces* of exchanges (exchange.h): what is under way of each, the memory that it takes, and
+ * who is waited for. All on the owner.
  *
  *     kept back -> begun -> has its result -> ended with its operation
  */
@@ -11,17 +11,19 @@
 #include "worker/libsummand/mesh.h"
 #include "worker/libsummand/operation.h"
 
-#define SMD_MESH_RANKS_MAX 16u
+#define SMD_MESH_RANKS_MAX     16u
 #define SMD_EXCHANGE_BYTES_MAX (4u << 20)   /* of an operation, */
 #define SMD_PIECE_BYTES_MIN    (64u << 10)  /* and of a piece that is not the only one, */
-#define SMD_PIECE_BYTES_MAX    (256u << 10) /* and at most: what is summed at once is in the caches */
+#define SMD_PIECE_BYTES_MAX    (256u << 10) /* and at most: what is summed at once is in the caches \
+					     */
 /* Pieces that a rank has under way: so many, and bytes of them together. */
 #define SMD_PIECES_AT_ONCE      16u
 #define SMD_PIECE_BYTES_AT_ONCE (2u << 20)
 
 /* What another rank contributes to a piece, at the hub. */
 struct smd_exchange_input {
-	TAILQ_ENTRY(smd_exchange_input) link; /* of those that no exchange has yet, or that are free */
+	TAILQ_ENTRY(smd_exchange_input)
+	link; /* of those that no exchange has yet, or that are free */
 	struct smd_frame shape;
 	bool whole;
 	unsigned class; /* log2 of the bytes that it has room for */
@@ -40,9 +42,10 @@ struct smd_exchange_piece {
 	bool begun;
 	uint64_t begun_ns;
 	bool has_result;
-	bool receives; /* the result is coming in */
+	bool receives;    /* the result is coming in */
 	unsigned missing; /* the hub: inputs */
-	unsigned looks;   /* how often it was found to wait (exchange_watch.h) */
+	bool asked;       /* others what they have begun (exchange_watch.h); */
+	unsigned told;    /* how often who is late was named */
 	struct smd_exchange_input *inputs[SMD_MESH_RANKS_MAX];
 	struct smd_send sends[SMD_MESH_RANKS_MAX]; /* by whom they are for */
 };
@@ -56,11 +59,11 @@ struct smd_meeting {
 	bool listed; /* where all listen */
 	bool made;   /* this rank has all lanes; */
 	bool ready;  /* rank 0: so have all; */
-	bool failed; /* some rank cannot, so none does */
+	bool failed; /* some rank cannot, or has a lane no more, so none does */
 	/* Rank 0's: */
 	uint64_t asked_ns; /* then it has asked, */
-	uint32_t placed; /* ranks that have said where they listen, by number, */
-	uint32_t meets;  /* and that have all lanes */
+	uint32_t placed;   /* ranks that have said where they listen, by number, */
+	uint32_t meets;    /* and that have all lanes */
 	struct smd_mesh_place places[SMD_MESH_RANKS_MAX];
 };
 
@@ -68,11 +71,15 @@ struct smd_exchanges {
 	struct smd_comm *comm;
 	struct smd_mesh *mesh; /* NULL: this rank cannot have one */
 	struct smd_meeting meeting;
-	void (*made)(struct smd_comm *comm, bool all); /* this rank's mesh has all lanes, or never will */
+	bool has_lanes;                      /* it counts for the context's */
+	void (*lost)(struct smd_comm *comm); /* one of its lanes has ended */
+	void (*made)(struct smd_comm *comm,
+		bool all); /* this rank's mesh has all lanes, or never will */
 	struct smd_exchange_pieces list;
-	unsigned begun;                     /* of these, */
-	size_t begun_bytes;                 /* with so many bytes */
-	struct smd_exchange_inputs waiting; /* of operations that this rank has not begun */
+	struct smd_exchange_piece *next;       /* the first that is kept back; NULL: none is */
+	unsigned begun;                        /* of these, */
+	size_t begun_bytes;                    /* with so many bytes */
+	struct smd_exchange_inputs waiting;    /* of operations that this rank has not begun */
 	unsigned nwaiting[SMD_MESH_RANKS_MAX]; /* of each rank, */
 	size_t waiting_bytes[SMD_MESH_RANKS_MAX];
 	struct smd_exchange_input *rx[SMD_MESH_RANKS_MAX]; /* what is coming in of each */
@@ -88,6 +95,8 @@ struct smd_exchanges {
 
 /* The communicator's, made if there are none. NULL: out of memory. */
 struct smd_exchanges *smd_exchanges_get(struct smd_comm *comm);
+/* Closes the mesh, if that has not been done. */
+void smd_exchanges_close_mesh(struct smd_exchanges *exchanges);
 /* The mesh is closed, or there is none. */
 void smd_exchanges_free(struct smd_comm *comm);
 
@@ -103,7 +112,7 @@ void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange
 /* Room for what a rank contributes; NULL: out of memory. */
 struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchanges, size_t bytes);
 
-/* The piece of an operation that this rank has come to; NULL: there is none, or it is over. */
+/* The piece of an operation that this rank has begun; NULL: it has not, or it is over. */
 struct smd_exchange_piece *smd_exchange_find(
 	const struct smd_exchanges *exchanges, uint64_t sequence, uint64_t first);
 

@@ -10,11 +10,9 @@
 #include "reduction_server/base/log.h"
 #include "reduction_server/wire/cursor.h"
 
-#define LOOK_NS     500000000u
-#define ASK_LOOKS   2u /* after so many, and then ... */
-#define LATE_LOOKS  (SMD_LATE_MOST_S * SMD_SECOND_NS / LOOK_NS)
-#define AHEAD_LOOKS 2u                  /* ... so many before the next word of who is late */
-#define WORD_NS     (2 * SMD_SECOND_NS) /* for a server's word of what has happened to a rank */
+#define LOOK_NS 500000000u
+#define ASK_NS  SMD_SECOND_NS       /* after so long, and so long before each word of who is late */
+#define WORD_NS (2 * SMD_SECOND_NS) /* for a server's word of what has happened to a rank */
 
 /* `open` of MESH 5: what has been begun as the operation. */
 enum { NOTHING, AN_EXCHANGE, SOMETHING_ELSE };
@@ -144,6 +142,11 @@ static int take_answer(struct smd_mesh_peer *peer, const struct smd_frame *frame
 	if (!operation || !operation->pieces) {
 		return 0; /* it is over */
 	}
+	if (frame->open == NOTHING && exchanges->comm->end != SMD_COMM_NO_END) {
+		/* The communicator has ended before all had begun it. */
+		smd_comm_fault(exchanges->comm, exchanges->comm->err, exchanges->comm->error.text);
+		return 0;
+	}
 	if (frame->open == SOMETHING_ELSE) {
 		smd_exchange_disagrees(exchanges->comm, peer, frame, operation);
 	} else if (frame->open == AN_EXCHANGE && ranks[0]) {
@@ -196,7 +199,8 @@ static bool give_up_lost(struct smd_exchange_piece *piece, uint64_t now)
 	return false;
 }
 
-/* What ranks that are lost have sent before has come by now. */
+/* A server has said that the communicator ends. What has been contributed before may still be on
+ * its way, as long as who sends it answers. */
 static bool give_up_ended(struct smd_exchange_piece *piece, uint64_t now)
 {
 	struct smd_comm *comm = piece->operation->comm;
@@ -205,14 +209,18 @@ static bool give_up_ended(struct smd_exchange_piece *piece, uint64_t now)
 	if (comm->end == SMD_COMM_NO_END) {
 		return false;
 	}
-	if (exchanges->ended_ns == 0) {
-		exchanges->ended_ns = now;
+	exchanges->ended_ns = exchanges->ended_ns ? exchanges->ended_ns : now;
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		const struct smd_lane *lane = exchanges->mesh->peers[r].lane;
+
+		if (smd_exchange_needs(piece, r) && lane && now - exchanges->ended_ns > WORD_NS &&
+			now - lane->heard_ns > WORD_NS) {
+			smd_comm_fault(comm, comm->err, comm->error.text);
+			return true;
+		}
 	}
-	if (now - exchanges->ended_ns <= WORD_NS) {
-		return false;
-	}
-	smd_comm_fault(comm, comm->err, comm->error.text);
-	return true;
+	ask(piece);
+	return false;
 }
 
 /* ---- looks ---- */
@@ -231,14 +239,19 @@ static struct smd_exchange_piece *find_oldest(const struct smd_exchanges *exchan
 
 static void look_at(struct smd_exchange_piece *piece, uint64_t now)
 {
-	piece->looks++;
+	uint64_t waited_ns = now - piece->begun_ns;
+	uint64_t late_ns = (piece->told + 1) * SMD_LATE_MOST_S * SMD_SECOND_NS;
+
 	if (give_up_ended(piece, now) || give_up_lost(piece, now)) {
 		return;
 	}
-	if (piece->looks == ASK_LOOKS || (piece->looks + AHEAD_LOOKS) % LATE_LOOKS == 0) {
+	if (waited_ns >= ASK_NS && waited_ns < late_ns &&
+		(!piece->asked || waited_ns + ASK_NS >= late_ns)) {
+		piece->asked = true;
 		ask(piece);
 	}
-	if (piece->looks % LATE_LOOKS == 0) {
+	if (waited_ns >= late_ns) {
+		piece->told++;
 		tell_late(piece);
 	}
 }

@@ -134,8 +134,8 @@ void smd_group_begin_tuning(struct smd_comm *comm)
 	if (comm->tuning) {
 		enum smd_exchange_mode mode = comm->context->config.exchange;
 
-		smd_exchange_choice_begin(
-			&comm->tuning->exchange, mode != SMD_EXCHANGE_OFF, mode == SMD_EXCHANGE_ON);
+		smd_exchange_choice_begin(&comm->tuning->exchange, mode != SMD_EXCHANGE_OFF,
+			mode == SMD_EXCHANGE_ON, comm->now->exchanged);
 	}
 	if (comm->tuning && comm->now != &comm->base) {
 		smd_tuning_go_on(comm->tuning, smd_clock_ns());
@@ -166,12 +166,15 @@ static void comm_bound_chunks(struct smd_comm *comm)
 /* Has the ranks meet when exchanges are to be tried. */
 static void comm_meet(struct smd_comm *comm)
 {
-	struct smd_exchange_choice *choice = &comm->tuning->exchange;
+	struct smd_tuning *tuning = comm->tuning;
+	bool due = smd_exchange_choice_is_due(&tuning->exchange, smd_clock_ns());
 
-	comm->tuning->met = smd_meeting_is_ready(comm);
-	if (!comm->tuning->met && smd_exchange_choice_is_due(choice, smd_clock_ns()) &&
-		!smd_meeting_begin(comm)) {
-		smd_exchange_choice_begin(choice, false, false);
+	tuning->met = smd_meeting_is_ready(comm);
+	if (tuning->exchange.possible &&
+		(smd_meeting_has_failed(comm) ||
+			(due && !tuning->met && !smd_meeting_begin(comm)))) {
+		smd_exchange_choice_stop(&tuning->exchange);
+		tuning->fresh = true;
 	}
 }
 

@@ -12,7 +12,8 @@
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/exchange.h"
 
-#define ANSWER_S 10 /* for all ranks to say that they have met, or cannot */
+#define LANES_MAX 64 /* of a process, to other ranks */
+#define ANSWER_S  10 /* for all ranks to say that they have met, or cannot */
 
 /* A place as the numbers of a message: address, port, secret. */
 #define PLACE_NUMBERS (2 + 1 + SMD_NONCE_SIZE / 8)
@@ -87,7 +88,12 @@ static const char *why_not(const struct smd_comm *comm)
 	if (!has_tcp(config) || !context->streams) {
 		return "lanes are not TCP's";
 	}
-	return context->staging.ops || !context->exchanges ? "memory may be a device's" : NULL;
+	if (context->staging.ops || !context->exchanges) {
+		return "memory may be a device's";
+	}
+	return context->mesh_lanes + comm->nranks - 1u > LANES_MAX
+		       ? "this process has 64 lanes to other ranks"
+		       : NULL;
 }
 
 static void tell_why(const struct smd_comm *comm, const char *why)
@@ -99,6 +105,7 @@ static void tell_why(const struct smd_comm *comm, const char *why)
 /* ---- a rank ---- */
 
 static void meeting_made(struct smd_comm *comm, bool all);
+static void meeting_lost(struct smd_comm *comm);
 
 static bool make_mesh(struct smd_exchanges *exchanges)
 {
@@ -113,14 +120,18 @@ static bool make_mesh(struct smd_exchanges *exchanges)
 	}
 	if (!why) {
 		exchanges->made = meeting_made;
+		exchanges->lost = meeting_lost;
 		exchanges->mesh = smd_mesh_create(context->progress.base, &context->config, address,
 			comm->nranks, comm->rank, &smd_exchange_mesh_user, exchanges, &error);
 		why = exchanges->mesh ? NULL : error.text;
 	}
 	if (why) {
 		tell_why(comm, why);
+		return false;
 	}
-	return exchanges->mesh != NULL;
+	exchanges->has_lanes = true;
+	context->mesh_lanes += comm->nranks - 1u;
+	return true;
 }
 
 static void say_meets(struct smd_exchanges *exchanges, const uint64_t *numbers, unsigned n)
@@ -199,13 +210,12 @@ static void fail(struct smd_exchanges *exchanges, unsigned rank)
 	if (!meeting->failed && rank) {
 		smd_log(SMD_LOG_INFO, "libsummand",
 			"group %s: small operations do not go from rank to rank: rank %u cannot, "
-			"as "
-			"its log says (SUMMAND_LOG=info)",
+			"as its log says (SUMMAND_LOG=info)",
 			exchanges->comm->group, rank);
 	}
 	meeting->failed = true;
-	if (exchanges->mesh) {
-		smd_mesh_close(exchanges->mesh);
+	if (!meeting->ready) { /* else what is under way may need no lane that has ended */
+		smd_exchanges_close_mesh(exchanges);
 	}
 }
 
@@ -287,7 +297,7 @@ static void meeting_made(struct smd_comm *comm, bool all)
 	exchanges->meeting.made = all;
 	if (!all) {
 		tell_why(comm, exchanges->mesh->why.text);
-		smd_mesh_close(exchanges->mesh);
+		smd_exchanges_close_mesh(exchanges);
 	}
 	if (comm->rank) {
 		say_meets(exchanges, &made, 1);
@@ -298,9 +308,28 @@ static void meeting_made(struct smd_comm *comm, bool all)
 	}
 }
 
+/* Rank 0 hears of it, and has all go by servers again. */
+static void meeting_lost(struct smd_comm *comm)
+{
+	const uint64_t no = 0;
+
+	if (comm->state != SMD_COMM_ACTIVE || comm->exchanges->meeting.failed) {
+		return;
+	}
+	comm->exchanges->meeting.failed = true;
+	if (comm->rank) {
+		say_meets(comm->exchanges, &no, 1);
+	}
+}
+
 bool smd_meeting_is_ready(const struct smd_comm *comm)
 {
 	return comm->exchanges && comm->exchanges->meeting.ready && smd_meeting_holds(comm);
+}
+
+bool smd_meeting_has_failed(const struct smd_comm *comm)
+{
+	return comm->exchanges && comm->exchanges->meeting.failed;
 }
 
 bool smd_meeting_holds(const struct smd_comm *comm)

@@ -19,6 +19,9 @@ bool smd_meeting_begin(struct smd_comm *comm);
 /* Rank 0: all ranks have all lanes. */
 bool smd_meeting_is_ready(const struct smd_comm *comm);
 
+/* Some rank cannot have all lanes, or has lost one: there will be no more exchanges. */
+bool smd_meeting_has_failed(const struct smd_comm *comm);
+
 /* This rank has all lanes, and all of them live. */
 bool smd_meeting_holds(const struct smd_comm *comm);
 

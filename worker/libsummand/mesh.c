@@ -479,7 +479,8 @@ void smd_mesh_close(struct smd_mesh *mesh)
 {
 	mesh->concluded = true;
 	if (mesh->late) {
-		evtimer_del(mesh->late);
+		event_free(mesh->late);
+		mesh->late = NULL;
 	}
 	stop_listening(mesh);
 	for (unsigned r = 0; r < mesh->nranks; r++) {

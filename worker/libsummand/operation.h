@@ -19,6 +19,8 @@
 /* What has become of a narrow operation's result (path_narrow.h) since it is there. */
 enum smd_widening { SMD_NARROW, SMD_WIDENING, SMD_WIDE };
 
+struct smd_exchange_piece;
+
 struct smd_request {
 	struct smd_comm *comm;
 	bool numbered; /* its caller waits for it by its number */
@@ -45,6 +47,7 @@ struct smd_request {
 	bool laid;              /* they have; else it is kept back */
 	unsigned pieces;      /* that ranks do among themselves (exchange.h); 0: servers do all, */
 	unsigned pieces_done; /* and that are here */
+	struct smd_exchange_piece *first_piece;
 	bool repaired;          /* some have been dealt again */
 	bool leaves_copies;     /* when it returns (history.h) */
 	bool holds;             /* all results are here; others may lack some */

@@ -270,8 +270,8 @@ int smd_repair_lay(struct smd_request *operation, struct smd_error *error)
 	operation->first_chunk = home->next_chunk;
 	if (smd_exchange_takes(operation, home)) {
 		operation->nchunks = 0;
-		operation->laid = true;
 		ret = smd_exchange_lay(operation);
+		operation->laid = ret == 0;
 		return ret ? smd_error_set(error, ENOMEM, "out of memory") : 0;
 	}
 	smd_exchange_refuse(operation);

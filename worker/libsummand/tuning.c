@@ -294,6 +294,9 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 /* Where the present times are of other shards or chunks on trial, they say nothing of exchanges. */
 static bool exchanges_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
+	if (!tuning->exchange.possible) {
+		return smd_exchange_choice_want(&tuning->exchange, now_ns);
+	}
 	return tuning->met &&
 	       (smd_exchange_choice_is_on_trial(&tuning->exchange) ||
 		       (!smd_chunk_search_is_on_trial(&tuning->search) &&

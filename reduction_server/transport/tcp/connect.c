@@ -20,6 +20,7 @@
 struct tcp_listener {
 	struct smd_listener listener;
 	int fd;
+	struct smd_fork_entry forked; /* a child listens to nobody */
 	struct event *acceptable;
 	struct event *rested; /* the listener has paused, and goes on */
 	smd_accept *on_accept;
@@ -194,6 +195,7 @@ static void tcp_listener_free(struct tcp_listener *listener)
 		event_free(listener->rested);
 	}
 	smd_tls_context_free(listener->tls);
+	smd_forks_forget(&listener->forked);
 	close(listener->fd);
 	free(listener);
 }
@@ -226,6 +228,7 @@ int smd_tcp_listen(struct event_base *base, const char *address, smd_accept *on_
 		free(listener);
 		return ret;
 	}
+	smd_forks_close(&listener->forked, listener->fd);
 	listener->listener.ops = &smd_transport_tcp;
 	listener->on_accept = on_accept;
 	listener->owner = owner;

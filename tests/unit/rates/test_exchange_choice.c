@@ -25,7 +25,7 @@ static uint64_t now_ns;
 
 static void start(bool possible, bool always)
 {
-	smd_exchange_choice_begin(&choice, possible, always);
+	smd_exchange_choice_begin(&choice, possible, always, 0);
 	now_ns = SMD_SECOND_NS;
 }
 
