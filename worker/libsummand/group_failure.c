@@ -229,9 +229,10 @@ void smd_group_settled(struct smd_comm *comm)
 
 void smd_group_fail_lost(struct smd_comm *comm, int err, const char *why)
 {
+	const char *lost = comm->context->lost_why.text;
 	char text[SMD_ERROR_TEXT_MAX];
 
-	snprintf(text, sizeof(text), "%.300s, and %.200s", comm->context->lost_why.text, why);
+	snprintf(text, sizeof(text), "%.300s%s%.200s", lost, *lost ? ", and " : "", why);
 	comm->own_failure = comm->err == 0;
 	smd_group_fail(comm, err, text);
 }

@@ -282,6 +282,35 @@ static void always_is_from_the_first_operation_on(void **state)
 	assert_false(smd_exchange_choice_is_due(&choice, now_ns));
 }
 
+/* The ranks' lanes are lost, say. */
+static void all_goes_by_servers_again_where_ranks_cannot(void **state)
+{
+	(void)state;
+	start(true, false);
+	run(&faster, SMALL, 100);
+	assert_int_equal(choice.limit, SMALL);
+	smd_exchange_choice_stop(&choice);
+	assert_true(operate(&faster, SMALL));
+	assert_int_equal(choice.limit, 0);
+	assert_int_equal(run(&faster, SMALL, 1000), 0);
+	start(true, true);
+	run(&faster, SMALL, 10);
+	smd_exchange_choice_stop(&choice);
+	assert_int_equal(run(&faster, SMALL, 1000), 1);
+	assert_int_equal(choice.limit, 0);
+}
+
+/* As after a server was drained: the next trial is beside it, and what is lost leaves it. */
+static void what_the_table_says_already_is_kept(void **state)
+{
+	(void)state;
+	smd_exchange_choice_begin(&choice, true, false, SMALL);
+	now_ns = SMD_SECOND_NS;
+	assert_int_equal(run(&slower, SMALL, 1000), 0);
+	assert_int_equal(run(&slower, LARGE, 1000), 2);
+	assert_int_equal(choice.limit, SMALL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -300,6 +329,8 @@ int main(void)
 		cmocka_unit_test(sizes_end_at_4_mib),
 		cmocka_unit_test(where_it_is_not_possible_nothing_is_tried),
 		cmocka_unit_test(always_is_from_the_first_operation_on),
+		cmocka_unit_test(all_goes_by_servers_again_where_ranks_cannot),
+		cmocka_unit_test(what_the_table_says_already_is_kept),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
