@@ -96,6 +96,7 @@ static void servers_count_by_what_they_say(void **state)
 }
 
 static char last_line[320];
+static unsigned nlines;
 
 static void keep_line(enum nccl_log_level level, unsigned long subsystems, const char *file,
 	int line, const char *format, ...)
@@ -109,6 +110,7 @@ static void keep_line(enum nccl_log_level level, unsigned long subsystems, const
 	va_start(args, format);
 	vsnprintf(last_line, sizeof(last_line), format, args);
 	va_end(args);
+	nlines++;
 }
 
 /* What servers say is known when NCCL asks for the first time. */
@@ -133,6 +135,28 @@ static void servers_that_cannot_be_faster_are_told_of(void **state)
 		smd_capacity_put(capacity);
 	}
 	smd_nccl_log_open(NULL);
+}
+
+/* A tuner has two lines then; another communicator over the same servers has no others. */
+static void several_communicators_say_that_once(void **state)
+{
+	struct smd_tuner *tuners[3];
+	struct smd_capacity *capacity;
+
+	(void)state;
+	settle(90000, &capacity);
+	smd_nccl_log_open(keep_line);
+	nlines = 0;
+	for (int i = 0; i < 3; i++) {
+		tuners[i] = open_tuner(4, 4, 1);
+		assert_false(goes_through(tuners[i], 4, LARGE));
+	}
+	assert_int_equal(nlines, 2);
+	for (int i = 0; i < 3; i++) {
+		smd_tuner_close(tuners[i]);
+	}
+	smd_nccl_log_open(NULL);
+	smd_capacity_put(capacity);
 }
 
 /* Of two GPUs in a node one may not hear what the servers say: both go by how many there are. */
@@ -196,6 +220,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(servers_count_by_what_they_say, nothing_is_set),
 		cmocka_unit_test_setup(servers_that_cannot_be_faster_are_told_of, nothing_is_set),
+		cmocka_unit_test_setup(several_communicators_say_that_once, nothing_is_set),
 		cmocka_unit_test_setup(
 			where_some_rank_may_not_hear_it_nobody_goes_by_it, nothing_is_set),
 		cmocka_unit_test_setup(what_is_set_comes_first, nothing_is_set),

@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
+#include "reduction_server/base/hash.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/collnet/capacity.h"
 
@@ -16,7 +18,14 @@
 #define LL_MAX_BYTES   65536        /* near where NCCL leaves LL in its model of a tree */
 #define RING_BYTES     (256u << 10) /* a node: from so many on NCCL leaves a tree for a ring */
 
+#define LINE_BYTES 320
+
+/* What a tuner says: at its beginning, and of the servers. */
+enum line { LINE_CHOICE, LINE_SERVERS, LINES };
+
 struct smd_tuner {
+	LIST_ENTRY(smd_tuner) link;
+	uint64_t lines[LINES]; /* their hashes; 0: it has not come to that */
 	bool told;          /* SUMMAND_NCCL_MIN_BYTES is set, */
 	uint64_t min_bytes; /* and says from where on servers are used */
 	double nranks;
@@ -25,7 +34,7 @@ struct smd_tuner {
 	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
 	bool costs;                    /* whether NCCL shows them */
 	bool heads;                    /* NVLS has some, so a chain may have none */
-	bool told_servers;             /* what they say has been said */
+	bool weighed;                  /* what servers say has been compared, and said */
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -33,15 +42,36 @@ static const enum nccl_algorithm through_collnet[] = {
 	NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char told[320];
+static LIST_HEAD(, smd_tuner) tuners = LIST_HEAD_INITIALIZER(tuners);
+static uint64_t last_line; /* whosever it was */
 
-static bool is_news(const char *line)
+/* With the lock held. */
+static bool was_said(uint64_t hash)
 {
+	const struct smd_tuner *tuner;
+
+	LIST_FOREACH (tuner, &tuners, link) {
+		for (int i = 0; i < LINES; i++) {
+			if (tuner->lines[i] == hash) {
+				return true;
+			}
+		}
+	}
+	return hash == last_line;
+}
+
+/* Whether nobody has said that whose communicator is there, nor who spoke last. */
+static bool is_news(struct smd_tuner *tuner, enum line which, const char *line)
+{
+	uint64_t hash = smd_hash(SMD_HASH_SEED, line, strlen(line));
 	bool news;
 
 	pthread_mutex_lock(&lock);
-	news = strcmp(line, told) != 0;
-	snprintf(told, sizeof(told), "%s", line);
+	news = !was_said(hash);
+	last_line = hash;
+	if (tuner) {
+		tuner->lines[which] = hash;
+	}
 	pthread_mutex_unlock(&lock);
 	return news;
 }
@@ -157,12 +187,12 @@ static void describe(const struct smd_tuner *tuner, char *line, size_t size)
 }
 
 /* Says what it does, and of what was set what cannot be read, where that is news. */
-static void tell(const struct smd_tuner *tuner, const char *size, const char *links)
+static void tell(struct smd_tuner *tuner, const char *size, const char *links)
 {
-	char line[sizeof(told)];
+	char line[LINE_BYTES];
 
 	describe(tuner, line, sizeof(line));
-	if (!is_news(line)) {
+	if (!is_news(tuner, LINE_CHOICE, line)) {
 		return;
 	}
 	if (size) {
@@ -232,6 +262,9 @@ struct smd_tuner *smd_tuner_open(
 		tuner->costs = costs;
 		tuner->capacity =
 			hears_servers(tuner, &settings) ? smd_capacity_get(servers) : NULL;
+		pthread_mutex_lock(&lock);
+		LIST_INSERT_HEAD(&tuners, tuner, link);
+		pthread_mutex_unlock(&lock);
 	}
 	if (tuner || nservers == 0) { /* one node is no news */
 		tell(tuner, tuner && !settings.sized ? size : NULL,
@@ -243,6 +276,9 @@ struct smd_tuner *smd_tuner_open(
 void smd_tuner_close(struct smd_tuner *tuner)
 {
 	if (tuner) {
+		pthread_mutex_lock(&lock);
+		LIST_REMOVE(tuner, link);
+		pthread_mutex_unlock(&lock);
 		smd_capacity_put(tuner->capacity);
 	}
 	free(tuner);
@@ -357,13 +393,13 @@ static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, in
 {
 	double link = link_us(tuner, costs, nprotocols);
 	uint32_t mbps = tuner->capacity ? smd_capacity_mbps(tuner->capacity) : 0;
-	char line[sizeof(told)];
+	char line[LINE_BYTES];
 	char carry[48];
 
-	if (tuner->told_servers || !tuner->capacity || tuner->nnodes <= 2 || link <= 0) {
+	if (tuner->weighed || !tuner->capacity || tuner->nnodes <= 2 || link <= 0) {
 		return;
 	}
-	tuner->told_servers = true;
+	tuner->weighed = true;
 	if (can_win(tuner, crossings_in(tuner, bytes, link))) {
 		return;
 	}
@@ -376,7 +412,7 @@ static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, in
 		"tuner: every choice is NCCL's: servers %s cannot be faster for "
 		"%.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
 		carry, tuner->nnodes);
-	if (is_news(line)) {
+	if (is_news(tuner, LINE_SERVERS, line)) {
 		smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
 	}
 }

@@ -47,7 +47,8 @@ void smd_tuner_read(struct smd_tuner_settings *settings);
 
 /*
  * nservers 0: the plugin takes no part; servers: which they are (capacity.h). costs: NCCL shows
- * them, as all do but 2.21. Says what it does, once, and again when that has changed.
+ * them, as all do but 2.21. Says what it does, unless another one that is there has said the same,
+ * or spoke last.
  */
 struct smd_tuner *smd_tuner_open(
 	size_t nranks, size_t nnodes, unsigned nservers, uint64_t servers, bool costs);
