@@ -261,6 +261,7 @@ def refused_types():
          "all_reduce: the reduction of bool must be one of sum, max, prod, min, got avg; convert it with Tensor.to()"),
         (lambda: dist.reduce_scatter(short, [short] * size), f"reduce_scatter: the type must be one of int8, {types} int16;"),
         (lambda: dist.reduce_scatter(bits, [bits] * size, dist.ReduceOp.BXOR), f"reduce_scatter: {reductions}"),
+        (lambda: dist.reduce_scatter(bits, [bits] * size, dist._make_nccl_premul_sum(2.)), reductions.replace("bxor", "premul_sum")),
     ]
     for call, sentence in cases:
         try:
