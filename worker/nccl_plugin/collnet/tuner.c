@@ -9,6 +9,7 @@
 #include <sys/queue.h>
 
 #include "reduction_server/base/hash.h"
+#include "reduction_server/transport/address.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/collnet/capacity.h"
 
@@ -30,6 +31,7 @@ struct smd_tuner {
 	uint64_t min_bytes; /* and says from where on servers are used */
 	double nranks;
 	double nnodes;
+	double networks;               /* of a node, of which CollNet has one and a ring all */
 	double links;                  /* of a node's speed, that the servers have together, */
 	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
 	bool costs;                    /* whether NCCL shows them */
@@ -76,13 +78,16 @@ static bool is_news(struct smd_tuner *tuner, enum line which, const char *line)
 	return news;
 }
 
-/* How often an operation's bytes cross the slowest link through servers, in time. */
+/* How often an operation's bytes cross the slowest link through servers, in the time in which all of a
+ * node's links carry them once. */
 static double crossings(const struct smd_tuner *tuner)
 {
-	return tuner->links < tuner->nnodes ? tuner->nnodes / tuner->links : 1.0;
+	double slowest = tuner->links < tuner->nnodes ? tuner->nnodes / tuner->links : 1.0;
+
+	return slowest * tuner->networks;
 }
 
-/* The same, where it is known in which time they cross a node's link. */
+/* The same, where that time is known. */
 static double crossings_in(const struct smd_tuner *tuner, size_t bytes, double link_us)
 {
 	double mbps = tuner->capacity ? smd_capacity_mbps(tuner->capacity) : 0;
@@ -91,7 +96,7 @@ static double crossings_in(const struct smd_tuner *tuner, size_t bytes, double l
 	if (mbps <= 0 || link_us <= 0) {
 		return crossings(tuner);
 	}
-	return servers_us > link_us ? servers_us / link_us : 1.0;
+	return servers_us > link_us * tuner->networks ? servers_us / link_us : tuner->networks;
 }
 
 /* The same for a ring. */
@@ -104,6 +109,12 @@ static double ring_crossings(const struct smd_tuner *tuner)
 static bool can_win(const struct smd_tuner *tuner, double through_servers)
 {
 	return tuner->nnodes > 2 && through_servers < ring_crossings(tuner);
+}
+
+/* Why, in a line of the log. */
+static const char *on_one(const struct smd_tuner *tuner)
+{
+	return tuner->networks > 1 ? ", by one of a node's networks," : "";
 }
 
 static bool use_servers(const struct smd_tuner *tuner, size_t bytes)
@@ -143,10 +154,10 @@ static void describe_names(const struct smd_tuner *tuner, char *line, size_t siz
 					 : "; below NCCL chooses, and may take it too");
 	} else if (names_all(tuner)) {
 		snprintf(line, size,
-			"tuner: tree for all-reduce, ring from %zu bytes up: servers of %.3g links "
+			"tuner: tree for all-reduce, ring from %zu bytes up: servers of %.3g links%s "
 			"cannot be faster for %.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all "
 			"the same; the rest is NCCL's",
-			ring_min_bytes(tuner), tuner->links, tuner->nnodes);
+			ring_min_bytes(tuner), tuner->links, on_one(tuner), tuner->nnodes);
 	} else {
 		snprintf(line, size,
 			"tuner: every choice is NCCL's, and may be CollNet, though servers of %.3g "
@@ -180,9 +191,9 @@ static void describe(const struct smd_tuner *tuner, char *line, size_t size)
 			tuner->nnodes, tuner->links);
 	} else {
 		snprintf(line, size,
-			"tuner: every choice is NCCL's: servers of %.3g links cannot be faster for "
+			"tuner: every choice is NCCL's: servers of %.3g links%s cannot be faster for "
 			"%.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
-			tuner->links, tuner->nnodes);
+			tuner->links, on_one(tuner), tuner->nnodes);
 	}
 }
 
@@ -237,6 +248,23 @@ void smd_tuner_read(struct smd_tuner_settings *settings)
 	}
 }
 
+struct smd_tuner_servers smd_tuner_find_servers(const struct smd_config *config, int ndevices)
+{
+	struct smd_tuner_servers servers = {
+		.count = config->nservers,
+		.networks = 1,
+		.list = smd_capacity_servers(config),
+	};
+
+	for (unsigned i = 0; i < config->nservers; i++) {
+		unsigned networks = smd_addresses_count(config->servers[i]);
+
+		networks = networks < (unsigned)ndevices ? networks : (unsigned)ndevices;
+		servers.networks = networks > servers.networks ? networks : servers.networks;
+	}
+	return servers;
+}
+
 /* Where each node has one GPU every rank is a node, and hears what servers carry. */
 static bool hears_servers(const struct smd_tuner *tuner, const struct smd_tuner_settings *settings)
 {
@@ -244,11 +272,17 @@ static bool hears_servers(const struct smd_tuner *tuner, const struct smd_tuner_
 	       !settings->linked;
 }
 
+/* A GPU's CollNet goes by one network card, while NCCL's rings go by all of a node's. */
+static unsigned networks_beside(size_t nranks, size_t nnodes, const struct smd_tuner_servers *servers)
+{
+	return nranks == nnodes ? servers->networks : 1;
+}
+
 struct smd_tuner *smd_tuner_open(
-	size_t nranks, size_t nnodes, unsigned nservers, uint64_t servers, bool costs)
+	size_t nranks, size_t nnodes, const struct smd_tuner_servers *servers, bool costs)
 {
 	const char *size = variable(SMD_TUNER_MIN_BYTES), *links = variable(SMD_TUNER_LINKS);
-	struct smd_tuner *tuner = nservers && nnodes > 1 ? calloc(1, sizeof(*tuner)) : NULL;
+	struct smd_tuner *tuner = servers->count && nnodes > 1 ? calloc(1, sizeof(*tuner)) : NULL;
 	struct smd_tuner_settings settings;
 
 	smd_tuner_read(&settings);
@@ -258,15 +292,16 @@ struct smd_tuner *smd_tuner_open(
 		tuner->nranks = (double)nranks;
 		tuner->nnodes = (double)nnodes;
 		tuner->links = settings.linked ? (double)settings.links.part / settings.links.whole
-					       : nservers;
+					       : servers->count;
+		tuner->networks = networks_beside(nranks, nnodes, servers);
 		tuner->costs = costs;
 		tuner->capacity =
-			hears_servers(tuner, &settings) ? smd_capacity_get(servers) : NULL;
+			hears_servers(tuner, &settings) ? smd_capacity_get(servers->list) : NULL;
 		pthread_mutex_lock(&lock);
 		LIST_INSERT_HEAD(&tuners, tuner, link);
 		pthread_mutex_unlock(&lock);
 	}
-	if (tuner || nservers == 0) { /* one node is no news */
+	if (tuner || servers->count == 0) { /* one node is no news */
 		tell(tuner, tuner && !settings.sized ? size : NULL,
 			tuner && !settings.linked ? links : NULL);
 	}
@@ -394,7 +429,7 @@ static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, in
 	double link = link_us(tuner, costs, nprotocols);
 	uint32_t mbps = tuner->capacity ? smd_capacity_mbps(tuner->capacity) : 0;
 	char line[LINE_BYTES];
-	char carry[48];
+	char carry[80];
 
 	if (tuner->weighed || !tuner->capacity || tuner->nnodes <= 2 || link <= 0) {
 		return;
@@ -404,9 +439,9 @@ static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, in
 		return;
 	}
 	if (mbps) {
-		snprintf(carry, sizeof(carry), "that carry %u Mbit/s", mbps);
+		snprintf(carry, sizeof(carry), "that carry %u Mbit/s%s", mbps, on_one(tuner));
 	} else { /* nobody knows */
-		snprintf(carry, sizeof(carry), "of %.3g links", tuner->links);
+		snprintf(carry, sizeof(carry), "of %.3g links%s", tuner->links, on_one(tuner));
 	}
 	snprintf(line, sizeof(line),
 		"tuner: every choice is NCCL's: servers %s cannot be faster for "
