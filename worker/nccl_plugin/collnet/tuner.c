@@ -22,7 +22,7 @@
 #define LINE_BYTES 320
 
 /* What a tuner says: at its beginning, and of the servers. */
-enum line { LINE_CHOICE, LINE_SERVERS, LINES };
+enum tuner_line { LINE_CHOICE, LINE_SERVERS, LINES };
 
 struct smd_tuner {
 	LIST_ENTRY(smd_tuner) link;
@@ -63,7 +63,7 @@ static bool was_said(uint64_t hash)
 }
 
 /* Whether nobody has said that whose communicator is there, nor who spoke last. */
-static bool is_news(struct smd_tuner *tuner, enum line which, const char *line)
+static bool is_news(struct smd_tuner *tuner, enum tuner_line which, const char *line)
 {
 	uint64_t hash = smd_hash(SMD_HASH_SEED, line, strlen(line));
 	bool news;
