@@ -102,8 +102,8 @@ static void servers_count_by_what_they_say(void **state)
 	}
 }
 
-/* By NCCL's costs a node has 100 Gbit/s over all of its cards, and one GPU's CollNet goes by one of them; several GPUs' by
- * as many. */
+/* By NCCL's costs a node has 100 Gbit/s over all of its cards, and one GPU's CollNet goes by one of
+ * them; several GPUs' by as many. */
 static void one_gpu_has_one_of_a_nodes_networks(void **state)
 {
 	static const struct {
@@ -124,7 +124,8 @@ static void one_gpu_has_one_of_a_nodes_networks(void **state)
 		struct smd_capacity *capacity;
 
 		settle(cases[i].mbps, &capacity);
-		assert_int_equal(goes_through(tuner, (double)cases[i].nranks, LARGE), cases[i].through);
+		assert_int_equal(
+			goes_through(tuner, (double)cases[i].nranks, LARGE), cases[i].through);
 		smd_tuner_close(tuner);
 		smd_capacity_put(capacity);
 	}
@@ -267,7 +268,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(servers_count_by_what_they_say, nothing_is_set),
 		cmocka_unit_test_setup(one_gpu_has_one_of_a_nodes_networks, nothing_is_set),
-		cmocka_unit_test_setup(networks_are_those_of_servers_and_of_the_node, nothing_is_set),
+		cmocka_unit_test_setup(
+			networks_are_those_of_servers_and_of_the_node, nothing_is_set),
 		cmocka_unit_test_setup(servers_that_cannot_be_faster_are_told_of, nothing_is_set),
 		cmocka_unit_test_setup(several_communicators_say_that_once, nothing_is_set),
 		cmocka_unit_test_setup(

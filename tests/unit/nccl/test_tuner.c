@@ -422,7 +422,8 @@ static void it_says_what_it_does_once(void **state)
 	assert_non_null(strstr(last_line, "from 3145728 bytes up"));
 }
 
-/* Communicators of other numbers of nodes come and go beside each other; none says again what one has that is there. */
+/* Communicators of other numbers of nodes come and go beside each other; none says again what one
+ * has that is there. */
 static void several_at_a_time_say_each_line_once(void **state)
 {
 	void *large, *small;

@@ -1,6 +1,6 @@
 /*
- * A connection over which nodes agree, which carries ballots and nothing else: at node 0 one from each other node, and from
- * strangers; on the others the only one.
+ * A connection over which nodes agree, which carries ballots and nothing else: at node 0 one from
+ * each other node, and from strangers; on the others the only one.
  */
 #ifndef SMD_NCCL_PLUGIN_COLLNET_CALLER_H
 #define SMD_NCCL_PLUGIN_COLLNET_CALLER_H

@@ -78,8 +78,8 @@ static bool is_news(struct smd_tuner *tuner, enum tuner_line which, const char *
 	return news;
 }
 
-/* How often an operation's bytes cross the slowest link through servers, in the time in which all of a
- * node's links carry them once. */
+/* How often an operation's bytes cross the slowest link through servers, in the time in which all
+ * of a node's links carry them once. */
 static double crossings(const struct smd_tuner *tuner)
 {
 	double slowest = tuner->links < tuner->nnodes ? tuner->nnodes / tuner->links : 1.0;
@@ -273,7 +273,8 @@ static bool hears_servers(const struct smd_tuner *tuner, const struct smd_tuner_
 }
 
 /* A GPU's CollNet goes by one network card, while NCCL's rings go by all of a node's. */
-static unsigned networks_beside(size_t nranks, size_t nnodes, const struct smd_tuner_servers *servers)
+static unsigned networks_beside(
+	size_t nranks, size_t nnodes, const struct smd_tuner_servers *servers)
 {
 	return nranks == nnodes ? servers->networks : 1;
 }
