@@ -15,6 +15,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 typedef void (*kernel_function)(void *arguments);
@@ -194,6 +195,15 @@ void *smd_driver_function(const char *name)
 CUresult cuGetErrorName(CUresult error, const char **text)
 {
 	return error_text(error, text);
+}
+
+/* Around what it asks for when it is set up; around all else, too, which ends the process. */
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+	static thread_local CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+	std::swap(own, *mode);
+	return CUDA_SUCCESS;
 }
 
 CUresult cuDeviceGetCount(int *count)

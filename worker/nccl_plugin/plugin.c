@@ -10,7 +10,6 @@
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/abi/loss.h"
 #include "worker/nccl_plugin/abi/version.h"
-#include "worker/nccl_plugin/collnet/capacity.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
 #include "worker/nccl_plugin/collnet/loops.h"
 #include "worker/nccl_plugin/device/device.h"
@@ -21,8 +20,7 @@
 
 struct decision {
 	bool on;
-	unsigned nservers;
-	uint64_t servers;
+	struct smd_tuner_servers servers;
 	char text[SMD_ERROR_TEXT_MAX]; /* of the first line, from the servers on */
 	char wire[160];                /* what SUMMAND_WIRE does; empty: nothing */
 };
@@ -88,8 +86,7 @@ static void decide(struct decision *decision)
 		return;
 	}
 	decision->on = true;
-	decision->nservers = config.nservers;
-	decision->servers = smd_capacity_servers(&config);
+	decision->servers = smd_tuner_find_servers(&config, smd_nccl_devices());
 	describe(&config, decision->text, sizeof(decision->text));
 	smd_loops_describe_wire(&config, decision->wire, sizeof(decision->wire));
 	smd_config_free(&config);
@@ -117,13 +114,12 @@ int smd_plugin_begin(nccl_logger *log)
 	return decision.on ? NCCL_SUCCESS : NCCL_INTERNAL_ERROR;
 }
 
-unsigned smd_plugin_servers(uint64_t *servers)
+struct smd_tuner_servers smd_plugin_servers(void)
 {
-	unsigned nservers;
+	struct smd_tuner_servers servers;
 
 	pthread_mutex_lock(&lock);
-	nservers = last.nservers;
-	*servers = last.servers;
+	servers = last.servers;
 	pthread_mutex_unlock(&lock);
-	return nservers;
+	return servers;
 }

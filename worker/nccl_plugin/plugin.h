@@ -7,6 +7,7 @@
 #define SMD_NCCL_PLUGIN_H
 
 #include "worker/nccl_plugin/abi/nccl_abi.h"
+#include "worker/nccl_plugin/collnet/tuner.h"
 
 #define SMD_NCCL_NAME "Summand"
 
@@ -16,8 +17,7 @@
  */
 int smd_plugin_begin(nccl_logger *log);
 
-/* How many reduction servers the last smd_plugin_begin() has found, and which (collnet/capacity.h);
- * 0: the plugin is off. */
-unsigned smd_plugin_servers(uint64_t *servers);
+/* The reduction servers that the last smd_plugin_begin() has found; none: the plugin is off. */
+struct smd_tuner_servers smd_plugin_servers(void);
 
 #endif

@@ -7,11 +7,12 @@
 
 static int begin(size_t nranks, size_t nnodes, bool costs, nccl_logger *log, void **ctx)
 {
-	uint64_t servers = 0;
-	unsigned nservers =
-		smd_plugin_begin(log) == NCCL_SUCCESS ? smd_plugin_servers(&servers) : 0;
+	struct smd_tuner_servers servers = {.count = 0};
 
-	*ctx = smd_tuner_open(nranks, nnodes, nservers, servers, costs);
+	if (smd_plugin_begin(log) == NCCL_SUCCESS) {
+		servers = smd_plugin_servers();
+	}
+	*ctx = smd_tuner_open(nranks, nnodes, &servers, costs);
 	return NCCL_SUCCESS;
 }
 

@@ -36,6 +36,17 @@ class NamesTest(unittest.TestCase):
         self.assertIsNone(summand.backend._op_name(ReductionOfTorch2(dist.ReduceOp.BAND)))
 
 
+    def test_no_operation_has_two_names(self):
+        """torch since 2026 refuses a group that has both, and calls the newer one alone."""
+        newer = {"all_gather_single": "_allgather_base", "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
+                 "all_to_all_single": "alltoall_base", "reduce_scatter_single": "_reduce_scatter_base",
+                 "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced"}
+        for name, older in newer.items():
+            self.assertIn(name, vars(summand.backend.SummandProcessGroup))
+            self.assertNotIn(older, vars(summand.backend.SummandProcessGroup))
+            self.assertTrue(callable(getattr(summand.backend.SummandProcessGroup, older)))
+
+
 class BackendTest(RanksTest):
     def check_all(self, *words):
         servers = [self.start_server("--threads=1") for _ in range(2)]

@@ -1,5 +1,5 @@
-"""A rank of test_torch2.py: trains sharded models, and sums by the collectives that torch's compiler and DTensor are made of. All of
-it on the device that SUMMAND_TEST_DEVICE names, as tools/gpu-check does with a GPU, else on the CPU."""
+"""A rank of test_torch2.py: trains sharded models (FSDP and FSDP2), and sums by the collectives that torch's compiler and DTensor
+are made of. All of it on the device that SUMMAND_TEST_DEVICE names, as tools/gpu-check does with a GPU, else on the CPU."""
 
 import functools
 import os
@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
+from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy, fully_shard
 from torch.distributed.fsdp.wrap import size_based_auto_wrap_policy
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
@@ -52,6 +52,43 @@ def sharded(rank):
             assert difference < NEAR, (strategy, original, difference)
 
 
+def sharded_by_parameter(rank):
+    """FSDP2: parts are reduced and gathered beside the backward pass. To torch 2.6 the CPU's stream, which waits for all, had no
+    events, and parameters that are parts again after the forward pass failed there, by any backend."""
+    for name in "record_event", "wait_event":
+        if not hasattr(torch.cpu.Stream, name):
+            setattr(torch.cpu.Stream, name, lambda *_: None)
+    whole = DistributedDataParallel(network())
+    train(whole, rank)
+    grown = DEVICE.type != "cpu" or tuple(map(int, torch.__version__.split(".")[:2])) > (2, 6)
+    for reshard in (True, False) if grown else (False,):
+        model = network()
+        for each in model:
+            if isinstance(each, torch.nn.Linear):
+                fully_shard(each, reshard_after_forward=reshard)
+        fully_shard(model, reshard_after_forward=reshard)
+        train(model, rank)
+        difference = float((torch.cat([each.full_tensor().detach().reshape(-1) for each in model.parameters()])
+                            - weights(whole.module)).abs().max())
+        assert difference < NEAR, (reshard, difference)
+
+
+def messages(rank, size):
+    """Of GPUs torch coalesces them, as pipelines have them; of the CPU where it is told to."""
+    received = torch.zeros(3)
+    ops = [dist.P2POp(dist.isend, torch.full((3,), float(rank)), (rank + 1) % size),
+           dist.P2POp(dist.irecv, received, (rank - 1) % size)]
+    for work in dist.batch_isend_irecv(ops):
+        work.wait()
+    assert torch.equal(received, torch.full((3,), float((rank - 1) % size)))
+    received.zero_()
+    with dist._coalescing_manager(dist.group.WORLD, DEVICE, async_ops=True) as coalesced:
+        dist.isend(torch.full((3,), float(rank)), (rank + 1) % size)
+        dist.irecv(received, (rank - 1) % size)
+    coalesced.wait()
+    assert torch.equal(received, torch.full((3,), float((rank - 1) % size)))
+
+
 def functional_collectives(rank, size):
     world = dist.group.WORLD
     mine = torch.ones(3) * (rank + 1)
@@ -80,10 +117,13 @@ def distributed_tensors(size):
 
 
 def main():
-    dist.init_process_group("summand")
+    dist.init_process_group("summand", device_id=DEVICE if DEVICE.type == "cuda" else None)
+    assert not dist.group.WORLD._get_backend(torch.device("cuda", 0)).supports_splitting  # as it is asked then
     torch.set_default_device(DEVICE)
     rank, size = dist.get_rank(), dist.get_world_size()
     sharded(rank)
+    sharded_by_parameter(rank)
+    messages(rank, size)
     functional_collectives(rank, size)
     distributed_tensors(size)
     dist.barrier()

@@ -28,12 +28,19 @@ static int nothing_is_set(void **state)
 	return 0;
 }
 
-static struct smd_tuner *open_tuner(size_t nranks, size_t nnodes, unsigned nservers)
+static struct smd_tuner *open_tuner_on(
+	unsigned networks, size_t nranks, size_t nnodes, unsigned nservers)
 {
-	struct smd_tuner *tuner = smd_tuner_open(nranks, nnodes, nservers, SERVERS, true);
+	const struct smd_tuner_servers servers = {nservers, networks, SERVERS};
+	struct smd_tuner *tuner = smd_tuner_open(nranks, nnodes, &servers, true);
 
 	assert_non_null(tuner);
 	return tuner;
+}
+
+static struct smd_tuner *open_tuner(size_t nranks, size_t nnodes, unsigned nservers)
+{
+	return open_tuner_on(1, nranks, nnodes, nservers);
 }
 
 /* Whether an all-reduce goes through the servers, by costs of links of 100 Gbit/s. */
@@ -95,7 +102,49 @@ static void servers_count_by_what_they_say(void **state)
 	}
 }
 
+/* By NCCL's costs a node has 100 Gbit/s over all of its cards, and one GPU's CollNet goes by one of
+ * them; several GPUs' by as many. */
+static void one_gpu_has_one_of_a_nodes_networks(void **state)
+{
+	static const struct {
+		unsigned networks;
+		size_t nranks;
+		uint32_t mbps;
+		bool through;
+	} cases[] = {
+		{1, 4, 4000000, true},
+		{2, 4, 4000000, false}, /* twice the time of all cards, a ring 1.5 times */
+		{2, 4, 0, false},
+		{2, 8, 0, true},
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct smd_tuner *tuner = open_tuner_on(cases[i].networks, cases[i].nranks, 4, 4);
+		struct smd_capacity *capacity;
+
+		settle(cases[i].mbps, &capacity);
+		assert_int_equal(
+			goes_through(tuner, (double)cases[i].nranks, LARGE), cases[i].through);
+		smd_tuner_close(tuner);
+		smd_capacity_put(capacity);
+	}
+}
+
+static void networks_are_those_of_servers_and_of_the_node(void **state)
+{
+	char both[] = "10.2.0.9:1+10.3.0.9:1", one[] = "10.2.0.8:1";
+	const struct smd_config config = {.nservers = 2, .servers = {both, one}};
+
+	(void)state;
+	assert_int_equal(smd_tuner_find_servers(&config, 1).networks, 1);
+	assert_int_equal(smd_tuner_find_servers(&config, 2).networks, 2);
+	assert_int_equal(smd_tuner_find_servers(&config, 8).networks, 2);
+	assert_int_equal(smd_tuner_find_servers(&config, 8).count, 2);
+}
+
 static char last_line[320];
+static unsigned nlines;
 
 static void keep_line(enum nccl_log_level level, unsigned long subsystems, const char *file,
 	int line, const char *format, ...)
@@ -109,6 +158,7 @@ static void keep_line(enum nccl_log_level level, unsigned long subsystems, const
 	va_start(args, format);
 	vsnprintf(last_line, sizeof(last_line), format, args);
 	va_end(args);
+	nlines++;
 }
 
 /* What servers say is known when NCCL asks for the first time. */
@@ -133,6 +183,28 @@ static void servers_that_cannot_be_faster_are_told_of(void **state)
 		smd_capacity_put(capacity);
 	}
 	smd_nccl_log_open(NULL);
+}
+
+/* A tuner has two lines then; another communicator over the same servers has no others. */
+static void several_communicators_say_that_once(void **state)
+{
+	struct smd_tuner *tuners[3];
+	struct smd_capacity *capacity;
+
+	(void)state;
+	settle(90000, &capacity);
+	smd_nccl_log_open(keep_line);
+	nlines = 0;
+	for (int i = 0; i < 3; i++) {
+		tuners[i] = open_tuner(4, 4, 1);
+		assert_false(goes_through(tuners[i], 4, LARGE));
+	}
+	assert_int_equal(nlines, 2);
+	for (int i = 0; i < 3; i++) {
+		smd_tuner_close(tuners[i]);
+	}
+	smd_nccl_log_open(NULL);
+	smd_capacity_put(capacity);
 }
 
 /* Of two GPUs in a node one may not hear what the servers say: both go by how many there are. */
@@ -195,7 +267,11 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(servers_count_by_what_they_say, nothing_is_set),
+		cmocka_unit_test_setup(one_gpu_has_one_of_a_nodes_networks, nothing_is_set),
+		cmocka_unit_test_setup(
+			networks_are_those_of_servers_and_of_the_node, nothing_is_set),
 		cmocka_unit_test_setup(servers_that_cannot_be_faster_are_told_of, nothing_is_set),
+		cmocka_unit_test_setup(several_communicators_say_that_once, nothing_is_set),
 		cmocka_unit_test_setup(
 			where_some_rank_may_not_hear_it_nobody_goes_by_it, nothing_is_set),
 		cmocka_unit_test_setup(what_is_set_comes_first, nothing_is_set),

@@ -422,6 +422,29 @@ static void it_says_what_it_does_once(void **state)
 	assert_non_null(strstr(last_line, "from 3145728 bytes up"));
 }
 
+/* Communicators of other numbers of nodes come and go beside each other; none says again what one
+ * has that is there. */
+static void several_at_a_time_say_each_line_once(void **state)
+{
+	void *large, *small;
+
+	(void)state;
+	give_servers(3);
+	informed = 0;
+	large = open_tuner(5, 3);
+	small = open_tuner(5, 2);
+	assert_int_equal(informed, 2);
+	for (int i = 0; i < 6; i++) {
+		close_tuner(5, open_tuner(5, i % 2 ? 2 : 3));
+	}
+	assert_int_equal(informed, 2);
+	close_tuner(5, large);
+	large = open_tuner(5, 3); /* who spoke last spoke of two nodes */
+	assert_int_equal(informed, 3);
+	close_tuner(5, large);
+	close_tuner(5, small);
+}
+
 /*
  * NCCL 2.26 and 2.27 take the tuner from the network plugin's handle, count no reference, and give
  * the handle back with the tuner: before the last communicator closes its connections.
@@ -464,6 +487,7 @@ int main(void)
 		cmocka_unit_test_setup(a_bad_size_is_told_and_not_used, variables_of_a_job),
 		cmocka_unit_test_setup(off_it_leaves_everything_alone, variables_of_a_job),
 		cmocka_unit_test_setup(it_says_what_it_does_once, variables_of_a_job),
+		cmocka_unit_test_setup(several_at_a_time_say_each_line_once, variables_of_a_job),
 		cmocka_unit_test_setup(nccl_may_drop_it_before_its_last_call, variables_of_a_job),
 	};
 

@@ -3,7 +3,6 @@
  * one and wait for the answer.
  */
 #include "worker/nccl_plugin/collnet/agreement.h"
-#include "worker/nccl_plugin/collnet/capacity.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -19,6 +18,8 @@
 #include "reduction_server/transport/address.h"
 #include "worker/nccl_plugin/abi/nccl_abi.h"
 #include "worker/nccl_plugin/collnet/ballot.h"
+#include "worker/nccl_plugin/collnet/caller.h"
+#include "worker/nccl_plugin/collnet/capacity.h"
 #include "worker/nccl_plugin/collnet/tuner.h"
 
 #define HANDLE_MAGIC  0x31434e53u   /* "SNC1" */
@@ -41,24 +42,16 @@ struct smd_agreement_place {
 	uint8_t nonce[SMD_BALLOT_NONCE];
 };
 
-/* A connection at node 0; on the others the only one. */
-struct caller {
-	int fd; /* -1: none */
-	uint64_t since_ns;
-	unsigned got;
-	uint8_t bytes[SMD_BALLOT_BYTES];
-};
-
 struct smd_agreement {
 	struct smd_agreement_place *place; /* this node's; where all meet is node 0's */
 	struct handle handle;
 	struct smd_agreement_side side;
 	char group[SMD_AGREEMENT_GROUP_MAX];
 	unsigned phase;
-	struct caller *nodes;  /* [nnodes]; on node 0 those of the others, else [0] */
-	struct pollfd *polled; /* [nnodes + STRANGERS_MAX] */
-	bool *voted;           /* [nnodes], in this phase */
-	struct caller strangers[STRANGERS_MAX];
+	struct smd_caller *nodes; /* [nnodes]; on node 0 those of the others, else [0] */
+	struct pollfd *polled;    /* [nnodes + STRANGERS_MAX] */
+	bool *voted;              /* [nnodes], in this phase */
+	struct smd_caller strangers[STRANGERS_MAX];
 	bool full;                 /* nobody can be accepted any more */
 	struct smd_ballot verdict; /* so far */
 };
@@ -170,22 +163,13 @@ const char *smd_agreement_group(const struct smd_agreement *agreement)
 	return agreement->group;
 }
 
-static void caller_close(struct caller *caller)
-{
-	if (caller->fd >= 0) {
-		close(caller->fd);
-	}
-	caller->fd = -1;
-	caller->got = 0;
-}
-
 void smd_agreement_end(struct smd_agreement *agreement)
 {
 	for (unsigned i = 0; agreement->nodes && i < agreement->side.nnodes; i++) {
-		caller_close(&agreement->nodes[i]);
+		smd_caller_close(&agreement->nodes[i]);
 	}
 	for (unsigned i = 0; agreement->polled && i < STRANGERS_MAX; i++) {
-		caller_close(&agreement->strangers[i]);
+		smd_caller_close(&agreement->strangers[i]);
 	}
 	free(agreement->nodes);
 	free(agreement->polled);
@@ -198,37 +182,6 @@ static int left_ms(uint64_t deadline_ns)
 	uint64_t now = smd_clock_ns();
 
 	return now >= deadline_ns ? 0 : (int)((deadline_ns - now) / 1000000) + 1;
-}
-
-/* 1: a ballot is whole. 0: not yet. -errno: nothing more comes. */
-static int caller_read(struct caller *caller)
-{
-	ssize_t n = recv(caller->fd, caller->bytes + caller->got, SMD_BALLOT_BYTES - caller->got,
-		MSG_DONTWAIT);
-
-	if (n < 0) {
-		return errno == EAGAIN || errno == EINTR ? 0 : -errno;
-	}
-	if (n == 0) {
-		return -ECONNRESET;
-	}
-	caller->got += (unsigned)n;
-	if (caller->got < SMD_BALLOT_BYTES) {
-		return 0;
-	}
-	caller->got = 0;
-	return 1;
-}
-
-/* A ballot fits into any socket's buffer that nothing else is in. */
-static int caller_write(const struct caller *caller, const struct smd_ballot *ballot)
-{
-	uint8_t bytes[SMD_BALLOT_BYTES];
-	ssize_t n;
-
-	smd_ballot_encode(ballot, bytes);
-	n = send(caller->fd, bytes, sizeof(bytes), MSG_NOSIGNAL | MSG_DONTWAIT);
-	return n == (ssize_t)sizeof(bytes) ? 0 : n < 0 ? -errno : -EIO;
 }
 
 static void ballot_fill(struct smd_ballot *ballot, const struct smd_agreement *agreement, int own,
@@ -310,13 +263,13 @@ static void node_votes(struct smd_agreement *agreement, const struct smd_ballot 
 
 static void node_is_lost(struct smd_agreement *agreement, unsigned node)
 {
-	caller_close(&agreement->nodes[node]);
+	smd_caller_close(&agreement->nodes[node]);
 	agreement->voted[node] = true;
 	verdict_no(agreement, -ECONNRESET, node, NULL, "it was lost while nodes agreed");
 }
 
 /* A stranger's ballot makes it a node, or is its end. */
-static void stranger_speaks(struct smd_agreement *agreement, struct caller *stranger)
+static void stranger_speaks(struct smd_agreement *agreement, struct smd_caller *stranger)
 {
 	struct smd_error error = {""};
 	struct smd_ballot vote;
@@ -326,7 +279,7 @@ static void stranger_speaks(struct smd_agreement *agreement, struct caller *stra
 		vote.phase != agreement->phase || vote.node == 0 ||
 		vote.node >= agreement->side.nnodes || agreement->nodes[vote.node].fd >= 0 ||
 		agreement->voted[vote.node]) {
-		caller_close(stranger);
+		smd_caller_close(stranger);
 		return;
 	}
 	agreement->nodes[vote.node].fd = stranger->fd;
@@ -348,13 +301,13 @@ static void node_speaks(struct smd_agreement *agreement, unsigned node)
 }
 
 /* More of them wait in the kernel until there is room. */
-static struct caller *free_stranger(struct smd_agreement *agreement)
+static struct smd_caller *free_stranger(struct smd_agreement *agreement)
 {
 	for (unsigned i = 0; i < STRANGERS_MAX; i++) {
-		struct caller *stranger = &agreement->strangers[i];
+		struct smd_caller *stranger = &agreement->strangers[i];
 
 		if (stranger->fd >= 0 && smd_clock_ns() - stranger->since_ns > STRANGER_NS) {
-			caller_close(stranger);
+			smd_caller_close(stranger);
 		}
 		if (stranger->fd < 0) {
 			return stranger;
@@ -393,7 +346,7 @@ static void cannot_accept(struct smd_agreement *agreement, int err)
 
 static void take_strangers(struct smd_agreement *agreement)
 {
-	struct caller *stranger;
+	struct smd_caller *stranger;
 
 	while ((stranger = free_stranger(agreement)) != NULL) {
 		stranger->fd =
@@ -438,7 +391,7 @@ static void hear(struct smd_agreement *agreement)
 {
 	for (unsigned i = 1; i < agreement->side.nnodes; i++) {
 		if (agreement->polled[i].revents) {
-			int ret = caller_read(&agreement->nodes[i]);
+			int ret = smd_caller_read(&agreement->nodes[i]);
 
 			if (ret < 0) {
 				node_is_lost(agreement, i);
@@ -449,10 +402,10 @@ static void hear(struct smd_agreement *agreement)
 	}
 	for (unsigned i = 0; i < STRANGERS_MAX; i++) {
 		if (agreement->polled[agreement->side.nnodes + i].revents) {
-			int ret = caller_read(&agreement->strangers[i]);
+			int ret = smd_caller_read(&agreement->strangers[i]);
 
 			if (ret < 0) {
-				caller_close(&agreement->strangers[i]);
+				smd_caller_close(&agreement->strangers[i]);
 			} else if (ret > 0) {
 				stranger_speaks(agreement, &agreement->strangers[i]);
 			}
@@ -491,7 +444,7 @@ static void preside(struct smd_agreement *agreement, uint64_t deadline_ns)
 	name_the_silent(agreement);
 	for (unsigned i = 1; i < agreement->side.nnodes; i++) {
 		if (agreement->nodes[i].fd >= 0) {
-			caller_write(&agreement->nodes[i], &agreement->verdict);
+			smd_caller_write(&agreement->nodes[i], &agreement->verdict);
 		}
 	}
 }
@@ -536,7 +489,7 @@ static int dial(struct smd_agreement *agreement, uint64_t deadline_ns, struct sm
 static int await_verdict(
 	struct smd_agreement *agreement, uint64_t deadline_ns, struct smd_error *error)
 {
-	struct caller *zero = &agreement->nodes[0];
+	struct smd_caller *zero = &agreement->nodes[0];
 	int ms;
 
 	do { /* a last time when it is too late: the answer may have been in time */
@@ -544,7 +497,7 @@ static int await_verdict(
 		int ret;
 
 		ms = left_ms(deadline_ns);
-		ret = poll(&polled, 1, ms) > 0 ? caller_read(zero) : 0;
+		ret = poll(&polled, 1, ms) > 0 ? smd_caller_read(zero) : 0;
 
 		if (ret < 0) {
 			return smd_error_set(error, -ret, "node 0 was lost while nodes agreed");
@@ -562,7 +515,7 @@ static int attend(struct smd_agreement *agreement, const struct smd_ballot *vote
 	int ret = agreement->nodes[0].fd < 0 ? dial(agreement, deadline_ns, error) : 0;
 
 	if (ret == 0) {
-		ret = caller_write(&agreement->nodes[0], vote);
+		ret = smd_caller_write(&agreement->nodes[0], vote);
 		if (ret) {
 			smd_error_set(error, -ret, "node 0 was lost while nodes agreed");
 		}

@@ -19,6 +19,7 @@
 #include "worker/nccl_plugin/collnet/local_ranks.h"
 #include "worker/nccl_plugin/collnet/loops.h"
 #include "worker/nccl_plugin/collnet/tuner.h"
+#include "worker/nccl_plugin/device/device.h"
 
 /* What this node says of itself to the others. */
 struct identity {
@@ -53,7 +54,8 @@ static void append_setting(
 }
 
 /* Nodes whose tuners were told other things would wait for each other, each in its own algorithm. */
-static void append_tuner(struct identity *identity, size_t *used)
+static void append_tuner(
+	struct identity *identity, size_t *used, const struct smd_tuner_servers *servers)
 {
 	struct smd_tuner_settings settings;
 	char number[32];
@@ -68,11 +70,17 @@ static void append_tuner(struct identity *identity, size_t *used)
 			number, sizeof(number), "%u/%u", settings.links.part, settings.links.whole);
 		append_setting(identity, used, SMD_TUNER_LINKS, number);
 	}
+	if (!settings.sized && servers->networks > 1) {
+		snprintf(number, sizeof(number), "%u", servers->networks);
+		append_setting(identity, used, "networks", number);
+	}
 	identity->asked = !settings.sized && !settings.linked;
+	identity->list = servers->list;
 }
 
 static int identity_read(struct identity *identity, struct smd_error *error)
 {
+	struct smd_tuner_servers servers;
 	struct smd_config config;
 	int ret = smd_config_read(NULL, &config, error);
 	size_t used = 0;
@@ -87,7 +95,8 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	identity->timeout_s = config.connect_timeout_s;
 	identity->pool = hash_text(SMD_HASH_SEED, config.job);
 	append(identity, &used, "pipelined", " "); /* other versions of the plugin cut chunks otherwise */
-	append_tuner(identity, &used);
+	servers = smd_tuner_find_servers(&config, smd_nccl_devices());
+	append_tuner(identity, &used, &servers);
 	identity->wire = smd_loops_wire(&config);
 	if (smd_loops_narrow(identity->wire)) {
 		append_setting(identity, &used, "SUMMAND_WIRE", smd_dtype_name(identity->wire));
@@ -95,7 +104,6 @@ static int identity_read(struct identity *identity, struct smd_error *error)
 	for (unsigned i = 0; i < config.nservers; i++) {
 		append(identity, &used, i ? "," : "", config.servers[i]);
 	}
-	identity->list = smd_capacity_servers(&config);
 	smd_config_free(&config);
 	return 0;
 }

@@ -6,7 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/queue.h>
 
+#include "reduction_server/base/hash.h"
+#include "reduction_server/transport/address.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/collnet/capacity.h"
 
@@ -16,16 +19,24 @@
 #define LL_MAX_BYTES   65536        /* near where NCCL leaves LL in its model of a tree */
 #define RING_BYTES     (256u << 10) /* a node: from so many on NCCL leaves a tree for a ring */
 
+#define LINE_BYTES 320
+
+/* What a tuner says: at its beginning, and of the servers. */
+enum tuner_line { LINE_CHOICE, LINE_SERVERS, LINES };
+
 struct smd_tuner {
+	LIST_ENTRY(smd_tuner) link;
+	uint64_t lines[LINES]; /* their hashes; 0: it has not come to that */
 	bool told;          /* SUMMAND_NCCL_MIN_BYTES is set, */
 	uint64_t min_bytes; /* and says from where on servers are used */
 	double nranks;
 	double nnodes;
+	double networks;               /* of a node, of which CollNet has one and a ring all */
 	double links;                  /* of a node's speed, that the servers have together, */
 	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
 	bool costs;                    /* whether NCCL shows them */
 	bool heads;                    /* NVLS has some, so a chain may have none */
-	bool told_servers;             /* what they say has been said */
+	bool weighed;                  /* what servers say has been compared, and said */
 };
 
 /* What goes through CollNet when there are several nodes: NVLS does between them. */
@@ -33,26 +44,50 @@ static const enum nccl_algorithm through_collnet[] = {
 	NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_COLLNET_CHAIN, NCCL_ALGO_NVLS};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static char told[320];
+static LIST_HEAD(, smd_tuner) tuners = LIST_HEAD_INITIALIZER(tuners);
+static uint64_t last_line; /* whosever it was */
 
-static bool is_news(const char *line)
+/* With the lock held. */
+static bool was_said(uint64_t hash)
 {
+	const struct smd_tuner *tuner;
+
+	LIST_FOREACH (tuner, &tuners, link) {
+		for (int i = 0; i < LINES; i++) {
+			if (tuner->lines[i] == hash) {
+				return true;
+			}
+		}
+	}
+	return hash == last_line;
+}
+
+/* Whether nobody has said that whose communicator is there, nor who spoke last. */
+static bool is_news(struct smd_tuner *tuner, enum tuner_line which, const char *line)
+{
+	uint64_t hash = smd_hash(SMD_HASH_SEED, line, strlen(line));
 	bool news;
 
 	pthread_mutex_lock(&lock);
-	news = strcmp(line, told) != 0;
-	snprintf(told, sizeof(told), "%s", line);
+	news = !was_said(hash);
+	last_line = hash;
+	if (tuner) {
+		tuner->lines[which] = hash;
+	}
 	pthread_mutex_unlock(&lock);
 	return news;
 }
 
-/* How often an operation's bytes cross the slowest link through servers, in time. */
+/* How often an operation's bytes cross the slowest link through servers, in the time in which all
+ * of a node's links carry them once. */
 static double crossings(const struct smd_tuner *tuner)
 {
-	return tuner->links < tuner->nnodes ? tuner->nnodes / tuner->links : 1.0;
+	double slowest = tuner->links < tuner->nnodes ? tuner->nnodes / tuner->links : 1.0;
+
+	return slowest * tuner->networks;
 }
 
-/* The same, where it is known in which time they cross a node's link. */
+/* The same, where that time is known. */
 static double crossings_in(const struct smd_tuner *tuner, size_t bytes, double link_us)
 {
 	double mbps = tuner->capacity ? smd_capacity_mbps(tuner->capacity) : 0;
@@ -61,7 +96,7 @@ static double crossings_in(const struct smd_tuner *tuner, size_t bytes, double l
 	if (mbps <= 0 || link_us <= 0) {
 		return crossings(tuner);
 	}
-	return servers_us > link_us ? servers_us / link_us : 1.0;
+	return servers_us > link_us * tuner->networks ? servers_us / link_us : tuner->networks;
 }
 
 /* The same for a ring. */
@@ -74,6 +109,12 @@ static double ring_crossings(const struct smd_tuner *tuner)
 static bool can_win(const struct smd_tuner *tuner, double through_servers)
 {
 	return tuner->nnodes > 2 && through_servers < ring_crossings(tuner);
+}
+
+/* Why, in a line of the log. */
+static const char *on_one(const struct smd_tuner *tuner)
+{
+	return tuner->networks > 1 ? ", by one of a node's networks," : "";
 }
 
 static bool use_servers(const struct smd_tuner *tuner, size_t bytes)
@@ -113,10 +154,10 @@ static void describe_names(const struct smd_tuner *tuner, char *line, size_t siz
 					 : "; below NCCL chooses, and may take it too");
 	} else if (names_all(tuner)) {
 		snprintf(line, size,
-			"tuner: tree for all-reduce, ring from %zu bytes up: servers of %.3g links "
+			"tuner: tree for all-reduce, ring from %zu bytes up: servers of %.3g links%s "
 			"cannot be faster for %.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all "
 			"the same; the rest is NCCL's",
-			ring_min_bytes(tuner), tuner->links, tuner->nnodes);
+			ring_min_bytes(tuner), tuner->links, on_one(tuner), tuner->nnodes);
 	} else {
 		snprintf(line, size,
 			"tuner: every choice is NCCL's, and may be CollNet, though servers of %.3g "
@@ -150,19 +191,19 @@ static void describe(const struct smd_tuner *tuner, char *line, size_t size)
 			tuner->nnodes, tuner->links);
 	} else {
 		snprintf(line, size,
-			"tuner: every choice is NCCL's: servers of %.3g links cannot be faster for "
+			"tuner: every choice is NCCL's: servers of %.3g links%s cannot be faster for "
 			"%.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
-			tuner->links, tuner->nnodes);
+			tuner->links, on_one(tuner), tuner->nnodes);
 	}
 }
 
 /* Says what it does, and of what was set what cannot be read, where that is news. */
-static void tell(const struct smd_tuner *tuner, const char *size, const char *links)
+static void tell(struct smd_tuner *tuner, const char *size, const char *links)
 {
-	char line[sizeof(told)];
+	char line[LINE_BYTES];
 
 	describe(tuner, line, sizeof(line));
-	if (!is_news(line)) {
+	if (!is_news(tuner, LINE_CHOICE, line)) {
 		return;
 	}
 	if (size) {
@@ -207,6 +248,23 @@ void smd_tuner_read(struct smd_tuner_settings *settings)
 	}
 }
 
+struct smd_tuner_servers smd_tuner_find_servers(const struct smd_config *config, int ndevices)
+{
+	struct smd_tuner_servers servers = {
+		.count = config->nservers,
+		.networks = 1,
+		.list = smd_capacity_servers(config),
+	};
+
+	for (unsigned i = 0; i < config->nservers; i++) {
+		unsigned networks = smd_addresses_count(config->servers[i]);
+
+		networks = networks < (unsigned)ndevices ? networks : (unsigned)ndevices;
+		servers.networks = networks > servers.networks ? networks : servers.networks;
+	}
+	return servers;
+}
+
 /* Where each node has one GPU every rank is a node, and hears what servers carry. */
 static bool hears_servers(const struct smd_tuner *tuner, const struct smd_tuner_settings *settings)
 {
@@ -214,11 +272,18 @@ static bool hears_servers(const struct smd_tuner *tuner, const struct smd_tuner_
 	       !settings->linked;
 }
 
+/* A GPU's CollNet goes by one network card, while NCCL's rings go by all of a node's. */
+static unsigned networks_beside(
+	size_t nranks, size_t nnodes, const struct smd_tuner_servers *servers)
+{
+	return nranks == nnodes ? servers->networks : 1;
+}
+
 struct smd_tuner *smd_tuner_open(
-	size_t nranks, size_t nnodes, unsigned nservers, uint64_t servers, bool costs)
+	size_t nranks, size_t nnodes, const struct smd_tuner_servers *servers, bool costs)
 {
 	const char *size = variable(SMD_TUNER_MIN_BYTES), *links = variable(SMD_TUNER_LINKS);
-	struct smd_tuner *tuner = nservers && nnodes > 1 ? calloc(1, sizeof(*tuner)) : NULL;
+	struct smd_tuner *tuner = servers->count && nnodes > 1 ? calloc(1, sizeof(*tuner)) : NULL;
 	struct smd_tuner_settings settings;
 
 	smd_tuner_read(&settings);
@@ -228,12 +293,16 @@ struct smd_tuner *smd_tuner_open(
 		tuner->nranks = (double)nranks;
 		tuner->nnodes = (double)nnodes;
 		tuner->links = settings.linked ? (double)settings.links.part / settings.links.whole
-					       : nservers;
+					       : servers->count;
+		tuner->networks = networks_beside(nranks, nnodes, servers);
 		tuner->costs = costs;
 		tuner->capacity =
-			hears_servers(tuner, &settings) ? smd_capacity_get(servers) : NULL;
+			hears_servers(tuner, &settings) ? smd_capacity_get(servers->list) : NULL;
+		pthread_mutex_lock(&lock);
+		LIST_INSERT_HEAD(&tuners, tuner, link);
+		pthread_mutex_unlock(&lock);
 	}
-	if (tuner || nservers == 0) { /* one node is no news */
+	if (tuner || servers->count == 0) { /* one node is no news */
 		tell(tuner, tuner && !settings.sized ? size : NULL,
 			tuner && !settings.linked ? links : NULL);
 	}
@@ -243,6 +312,9 @@ struct smd_tuner *smd_tuner_open(
 void smd_tuner_close(struct smd_tuner *tuner)
 {
 	if (tuner) {
+		pthread_mutex_lock(&lock);
+		LIST_REMOVE(tuner, link);
+		pthread_mutex_unlock(&lock);
 		smd_capacity_put(tuner->capacity);
 	}
 	free(tuner);
@@ -357,26 +429,26 @@ static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, in
 {
 	double link = link_us(tuner, costs, nprotocols);
 	uint32_t mbps = tuner->capacity ? smd_capacity_mbps(tuner->capacity) : 0;
-	char line[sizeof(told)];
-	char carry[48];
+	char line[LINE_BYTES];
+	char carry[80];
 
-	if (tuner->told_servers || !tuner->capacity || tuner->nnodes <= 2 || link <= 0) {
+	if (tuner->weighed || !tuner->capacity || tuner->nnodes <= 2 || link <= 0) {
 		return;
 	}
-	tuner->told_servers = true;
+	tuner->weighed = true;
 	if (can_win(tuner, crossings_in(tuner, bytes, link))) {
 		return;
 	}
 	if (mbps) {
-		snprintf(carry, sizeof(carry), "that carry %u Mbit/s", mbps);
+		snprintf(carry, sizeof(carry), "that carry %u Mbit/s%s", mbps, on_one(tuner));
 	} else { /* nobody knows */
-		snprintf(carry, sizeof(carry), "of %.3g links", tuner->links);
+		snprintf(carry, sizeof(carry), "of %.3g links%s", tuner->links, on_one(tuner));
 	}
 	snprintf(line, sizeof(line),
 		"tuner: every choice is NCCL's: servers %s cannot be faster for "
 		"%.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same",
 		carry, tuner->nnodes);
-	if (is_news(line)) {
+	if (is_news(tuner, LINE_SERVERS, line)) {
 		smd_nccl_log_info(NCCL_SUB_TUNING, "%s", line);
 	}
 }

@@ -23,6 +23,7 @@
 #include <stdint.h>
 
 #include "reduction_server/base/parse.h"
+#include "worker/libsummand/config.h"
 
 struct smd_tuner;
 
@@ -45,12 +46,22 @@ struct smd_tuner_settings {
 
 void smd_tuner_read(struct smd_tuner_settings *settings);
 
+/* The reduction servers of a job; none: the plugin takes no part. */
+struct smd_tuner_servers {
+	unsigned count;
+	unsigned networks; /* that they have addresses on, and this node cards */
+	uint64_t list;     /* which they are (capacity.h) */
+};
+
+struct smd_tuner_servers smd_tuner_find_servers(const struct smd_config *config, int ndevices);
+
 /*
- * nservers 0: the plugin takes no part; servers: which they are (capacity.h). costs: NCCL shows
- * them, as all do but 2.21. Says what it does, once, and again when that has changed.
+ * costs: NCCL shows
+ * them, as all do but 2.21. Says what it does, unless another one that is there has said the same,
+ * or spoke last.
  */
 struct smd_tuner *smd_tuner_open(
-	size_t nranks, size_t nnodes, unsigned nservers, uint64_t servers, bool costs);
+	size_t nranks, size_t nnodes, const struct smd_tuner_servers *servers, bool costs);
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*

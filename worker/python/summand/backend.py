@@ -34,7 +34,8 @@ END_S = 30  # for what is in flight when a group is dropped
 OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.PRODUCT: "prod", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min",
        dist.ReduceOp.AVG: "avg"}
 BOOL_OPS = {"sum": "max", "max": "max", "prod": "min", "min": "min"}  # of its bytes, which are 0 or 1
-OTHER_OPS = {dist.ReduceOp.BAND: "band", dist.ReduceOp.BOR: "bor", dist.ReduceOp.BXOR: "bxor"}  # gloo's alone
+OTHER_OPS = {dist.ReduceOp.BAND: "band", dist.ReduceOp.BOR: "bor", dist.ReduceOp.BXOR: "bxor",  # gloo's alone, and NCCL's
+             dist.ReduceOp.PREMUL_SUM: "premul_sum"}
 
 _context = None  # this process's place in the pool, of all groups
 _lock = threading.Lock()
@@ -266,7 +267,36 @@ def _finisher(done):
     return finish
 
 
-class SummandProcessGroup(dist.ProcessGroup):
+class _OlderNames:
+    """What torch calls since 2026 by the names that SummandProcessGroup has, by those of before. Beside it, because torch refuses
+    a group that has both itself."""
+
+    def _allgather_base(self, *arguments):
+        return self.all_gather_single(*arguments)
+
+    def allgather_into_tensor_coalesced(self, *arguments):
+        return self.all_gather_single_coalesced(*arguments)
+
+    def _reduce_scatter_base(self, *arguments):
+        return self.reduce_scatter_single(*arguments)
+
+    def reduce_scatter_tensor_coalesced(self, *arguments):
+        return self.reduce_scatter_single_coalesced(*arguments)
+
+    def alltoall_base(self, *arguments):
+        return self.all_to_all_single(*arguments)
+
+    def _start_coalescing(self, *arguments):
+        self.start_coalescing(*arguments)
+
+    def _end_coalescing(self, *arguments):
+        return self.end_coalescing(*arguments)
+
+    def recvAnysource(self, *arguments):  # torch's C++ has it so
+        return self.recv_anysource(*arguments)
+
+
+class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
     """One group of ranks: a communicator, a gloo group for the rest, and a thread that waits for operations in their order."""
 
     def __init__(self, store, rank, size, timeout):
@@ -280,6 +310,7 @@ class SummandProcessGroup(dist.ProcessGroup):
         self._limit = timeout.total_seconds()
         self._kept = {}  # works, which torch may still wait for
         self._done = collections.deque()
+        self._coalesced = None  # what has begun since torch said that it is to be one
         self._unclaimed = collections.deque()  # of gloo's, in the order of their beginning
         self._started = InOrder("summand-torch", _finisher(self._done))
 
@@ -290,6 +321,13 @@ class SummandProcessGroup(dist.ProcessGroup):
 
     def _get_backend_name(self):
         return NAME
+
+    # Torch asks what is behind a group for a device, as init_process_group(device_id=...) does: the group itself, which can do
+    # none of what it asks for then.
+    def _get_backend(self, _device):
+        return self
+
+    supports_splitting = supports_coalescing = supports_time_estimate = False
 
     @property
     def group_name(self):  # by which torch's functional collectives find it, from torch 2.1 on
@@ -338,14 +376,14 @@ class SummandProcessGroup(dist.ProcessGroup):
                                   f"has, got {own.numel()}")
         return self._gather_parts([outputs[0]], inputs)
 
-    def _allgather_base(self, output, part, opts=None):
+    def all_gather_single(self, output, part, opts=None):
         return self.allgather([list(output.view(self.size(), *part.shape).unbind())], [part])
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         """outputs: of each rank, of each input its part."""
         return self._gather_parts([list(parts) for parts in zip(*outputs)], inputs)
 
-    def allgather_into_tensor_coalesced(self, outputs, inputs, opts=None):
+    def all_gather_single_coalesced(self, outputs, inputs, opts=None):
         return self._gather_parts([list(output.view(self.size(), *part.shape).unbind())
                                    for output, part in zip(outputs, inputs)], inputs)
 
@@ -353,10 +391,10 @@ class SummandProcessGroup(dist.ProcessGroup):
         """Each rank's part is reduced to it alone."""
         return self._scatter_parts(outputs, inputs, opts)
 
-    def _reduce_scatter_base(self, output, whole, opts=None):
+    def reduce_scatter_single(self, output, whole, opts=None):
         return self._scatter_parts([output], [list(whole.view(self.size(), *output.shape).unbind())], opts)
 
-    def reduce_scatter_tensor_coalesced(self, outputs, inputs, opts=None):
+    def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
         return self._scatter_parts(outputs, [list(whole.view(self.size(), *output.shape).unbind())
                                              for output, whole in zip(outputs, inputs)], opts)
 
@@ -399,7 +437,7 @@ class SummandProcessGroup(dist.ProcessGroup):
         return self._copied(lambda *ours: self._gloo.scatter([ours[0]], [ours[1:]] if parts else [], opts),
                             [outputs[0], *parts], outputs)
 
-    def alltoall_base(self, output, whole, *rest):
+    def all_to_all_single(self, output, whole, *rest):
         return self._copied(lambda *ours: self._gloo.alltoall_base(*ours, *rest), [output, whole], [output])
 
     def alltoall(self, outputs, inputs, *rest):
@@ -418,6 +456,18 @@ class SummandProcessGroup(dist.ProcessGroup):
 
     def recv_anysource(self, tensors, tag):
         return self._copied(lambda *ours: self._gloo.recv_anysource(list(ours), tag), tensors, tensors)
+
+    def start_coalescing(self, _device=None):
+        self._coalesced = []
+
+    def end_coalescing(self, _device=None):
+        """What has begun since then is one to be waited for: on a thread of its own, as there may be messages among it that come
+        late."""
+        works, self._coalesced = self._coalesced or [], None
+        tensors = [tensor for work in works for tensor in getattr(work, "_tensors", [])]
+        work = _Work(device.future(tensors), tensors, self._kept, self._limit, self._communicator)
+        self._started.put_beside((work, works, []))
+        return work
 
     # Where a group has gloo's name, as in torch's own tests; of others torch says that they have none.
     def monitored_barrier(self, *arguments, **named):
@@ -451,7 +501,7 @@ class SummandProcessGroup(dist.ProcessGroup):
         self._check_devices(tensors)
         copies = [copy(tensor) for tensor in tensors]
         if all(ours is tensor for ours, tensor in zip(copies, tensors)):
-            return start(*tensors)
+            return self._begun(start(*tensors))
         changed = {id(tensor) for tensor in changes}
         return self._copied_back(start(*copies), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
 
@@ -467,7 +517,7 @@ class SummandProcessGroup(dist.ProcessGroup):
             self._unclaimed.popleft()
             if oldest:
                 oldest.release()
-        return work
+        return self._begun(work)
 
     def _start(self, tensors, start, changes=True, result=None):
         """Starts one operation for each tensor. One that is not contiguous, or is conjugated or negated by a bit beside its
@@ -479,6 +529,11 @@ class SummandProcessGroup(dist.ProcessGroup):
         work = _Work(device.future(tensors), result, self._kept, self._limit, self._communicator)
         pairs = list(zip(tensors, copies)) if changes is True else (changes or [])
         self._started.put((work, requests, pairs))
+        return self._begun(work)
+
+    def _begun(self, work):
+        if self._coalesced is not None:
+            self._coalesced.append(work)
         return work
 
     def __del__(self):
