@@ -154,6 +154,9 @@ struct smd_comm {
 	int fault_err;
 	struct smd_error fault_error;
 
+	/* Of the last epoch, for callers, which may look at it without the lock. */
+	_Atomic uint32_t exchanged;
+
 	/* Published, under the progress's lock: */
 	unsigned in_flight; /* operations; kept by their callers */
 	unsigned unwaited;  /* of requests that have a number (handle.h) */

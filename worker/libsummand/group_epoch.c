@@ -423,6 +423,7 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 		smd_group_forget_gone(comm);
 	}
 	comm->context->epochs++;
+	comm->exchanged = epoch->exchanged;
 	smd_epoch_memory_measure(comm);
 	smd_epoch_describe(epoch, table);
 	if (changes && leavers) {

@@ -19,7 +19,8 @@
 #include "worker/libsummand/path_staged.h"
 #include "worker/libsummand/segment.h"
 
-#define SMALL_BYTES 65536u /* its caller does not sleep at once */
+#define SMALL_BYTES          65536u     /* its caller does not sleep at once; */
+#define SMALL_EXCHANGE_BYTES (1u << 20) /* ranks answer each other sooner than servers do */
 
 static void operation_start(struct smd_task *task)
 {
@@ -213,7 +214,9 @@ static int request_finish(struct smd_request *request, struct smd_task *start)
 	static const struct smd_goal soon = {.done = request_done, .poll = request_poll};
 	static const struct smd_goal some_time = {.done = request_done};
 	struct smd_comm *comm = request->comm;
-	bool small = request->count * request->element_bytes <= SMALL_BYTES;
+	size_t bytes = request->count * request->element_bytes;
+	bool small = bytes <= SMALL_BYTES ||
+		     (bytes <= SMALL_EXCHANGE_BYTES && bytes <= request->comm->exchanged);
 	struct smd_error error = {""};
 	int err;
 
