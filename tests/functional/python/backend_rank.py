@@ -227,6 +227,12 @@ def messages(rank, size):
     same("a sum of several that are one", summed, torch.full((2,), float(size)))
     group.start_coalescing()
     group.end_coalescing().wait()  # of none
+    for k in range(3):  # which waits for each, and torch coalesces where it can
+        values = torch.full((3,), float(10 * rank + k))
+        parts = [dist.P2POp(dist.isend, values, after), dist.P2POp(dist.irecv, received, before)]
+        for one in dist.batch_isend_irecv(parts):
+            one.wait()
+        same("messages in a batch", received, torch.full((3,), float(10 * before + k)))
 
 
 def by_newer_names(rank, size):

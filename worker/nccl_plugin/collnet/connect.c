@@ -58,9 +58,11 @@ static void append_tuner(
 	struct identity *identity, size_t *used, const struct smd_tuner_servers *servers)
 {
 	struct smd_tuner_settings settings;
+	struct smd_local_ranks ranks;
 	char number[32];
 
 	smd_tuner_read(&settings);
+	smd_local_ranks_find(&ranks);
 	if (settings.sized) { /* 1M is 1048576 */
 		snprintf(number, sizeof(number), "%llu", (unsigned long long)settings.min_bytes);
 		append_setting(identity, used, SMD_TUNER_MIN_BYTES, number);
@@ -70,7 +72,8 @@ static void append_tuner(
 			number, sizeof(number), "%u/%u", settings.links.part, settings.links.whole);
 		append_setting(identity, used, SMD_TUNER_LINKS, number);
 	}
-	if (!settings.sized && servers->networks > 1) {
+	/* Where a node has several GPUs the tuner does not ask. */
+	if (!settings.sized && servers->networks > 1 && ranks.count == 1) {
 		snprintf(number, sizeof(number), "%u", servers->networks);
 		append_setting(identity, used, "networks", number);
 	}

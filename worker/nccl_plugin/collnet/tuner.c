@@ -9,7 +9,6 @@
 #include <sys/queue.h>
 
 #include "reduction_server/base/hash.h"
-#include "reduction_server/transport/address.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/collnet/capacity.h"
 
@@ -250,19 +249,11 @@ void smd_tuner_read(struct smd_tuner_settings *settings)
 
 struct smd_tuner_servers smd_tuner_find_servers(const struct smd_config *config, int ndevices)
 {
-	struct smd_tuner_servers servers = {
+	return (struct smd_tuner_servers){
 		.count = config->nservers,
-		.networks = 1,
+		.networks = ndevices > 1 ? (unsigned)ndevices : 1,
 		.list = smd_capacity_servers(config),
 	};
-
-	for (unsigned i = 0; i < config->nservers; i++) {
-		unsigned networks = smd_addresses_count(config->servers[i]);
-
-		networks = networks < (unsigned)ndevices ? networks : (unsigned)ndevices;
-		servers.networks = networks > servers.networks ? networks : servers.networks;
-	}
-	return servers;
 }
 
 /* Where each node has one GPU every rank is a node, and hears what servers carry. */

@@ -49,7 +49,7 @@ void smd_tuner_read(struct smd_tuner_settings *settings);
 /* The reduction servers of a job; none: the plugin takes no part. */
 struct smd_tuner_servers {
 	unsigned count;
-	unsigned networks; /* that they have addresses on, and this node cards */
+	unsigned networks; /* that this node has cards on, however many addresses servers have */
 	uint64_t list;     /* which they are (capacity.h) */
 };
 

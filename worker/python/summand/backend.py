@@ -460,7 +460,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
     def start_coalescing(self, _device=None):
         self._coalesced = []
 
-    def end_coalescing(self, _device=None):
+    def end_coalescing(self, _device=None, *_works):
         """What has begun since then is one to be waited for: on a thread of its own, as there may be messages among it that come
         late."""
         works, self._coalesced = self._coalesced or [], None
@@ -500,7 +500,8 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         """An operation of gloo's, on copies where it does not know the device, or how the tensor is in its memory."""
         self._check_devices(tensors)
         copies = [copy(tensor) for tensor in tensors]
-        if all(ours is tensor for ours, tensor in zip(copies, tensors)):
+        # Gloo's own work can be waited for once: where it is one of several that are coalesced, it is, with these.
+        if self._coalesced is None and all(ours is tensor for ours, tensor in zip(copies, tensors)):
             return self._begun(start(*tensors))
         changed = {id(tensor) for tensor in changes}
         return self._copied_back(start(*copies), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
