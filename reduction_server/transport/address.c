@@ -14,14 +14,29 @@
 void smd_address_print(
 	const struct sockaddr *address, socklen_t size, char out[SMD_ADDRESS_TEXT_MAX])
 {
+	struct sockaddr_in6 ipv6 = {.sin6_scope_id = 0};
 	char host[64];
 	char port[8];
+	char scope[16] = "";
 
+	if (address->sa_family == AF_INET6 && size >= sizeof(ipv6)) {
+		/* The C library would ask the kernel for the interface's name, which a server may
+		 * not. */
+		memcpy(&ipv6, address, sizeof(ipv6));
+		if (ipv6.sin6_scope_id) {
+			snprintf(scope, sizeof(scope), "%%%u", ipv6.sin6_scope_id);
+			ipv6.sin6_scope_id = 0;
+		}
+		address = (const struct sockaddr *)&ipv6;
+		size = sizeof(ipv6);
+	}
 	if (getnameinfo(address, size, host, sizeof(host), port, sizeof(port),
 		    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
 		snprintf(out, SMD_ADDRESS_TEXT_MAX, "unknown address");
 	} else if (address->sa_family == AF_INET6) {
-		snprintf(out, SMD_ADDRESS_TEXT_MAX, "[%s]:%s", host, port);
+		/* Without a scope of its own it has that of interface 0. */
+		host[strcspn(host, "%")] = '\0';
+		snprintf(out, SMD_ADDRESS_TEXT_MAX, "[%s%s]:%s", host, scope, port);
 	} else {
 		snprintf(out, SMD_ADDRESS_TEXT_MAX, "%s:%s", host, port);
 	}

@@ -13,6 +13,7 @@
 #define LOST          1.3 /* so much longer, each of the first times: */
 #define LOST_TIMES    3u
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
+#define DOUBT_NS      (2 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
 
 static unsigned size_of(uint64_t bytes)
@@ -88,7 +89,8 @@ void smd_exchange_choice_begin(
 		.always = always,
 		.settled = settled,
 		.limit = settled,
-		.wanted = settled};
+		.wanted = settled,
+		.doubt_pause_ns = DOUBT_NS};
 	for (unsigned size = 0; size < SMD_EXCHANGE_SIZES; size++) {
 		choice->pause_ns[size] = PAUSE_NS;
 	}
@@ -106,6 +108,12 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes
 	}
 	if (on_trial && exchanged && size == choice->size) {
 		times_took(&choice->trial, bytes, ns);
+	} else if (!on_trial && exchanged && choice->doubt_ns == 0) { /* of a table before */
+		choice->doubt_ns =
+			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
+	} else if (!on_trial && exchanged && now_ns >= choice->doubt_ns && !choice->always) {
+		choice->size = size;
+		choice->doubts = true;
 	} else if (!on_trial && !exchanged && now_ns >= choice->next_ns[size]) {
 		times_took(&choice->servers[size], bytes, ns);
 		choice->size = size;
@@ -150,6 +158,8 @@ static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 	if (!lost && times_median(&choice->trial) <=
 			     FASTER * times_median(&choice->servers[choice->size])) {
 		choice->settled = choice->limit;
+		choice->doubt_ns =
+			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
 		return false;
 	}
 	choice->next_ns[choice->size] =
@@ -171,6 +181,10 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 	if (smd_exchange_choice_is_on_trial(choice)) {
 		return judge(choice, now_ns);
 	}
+	if (choice->doubts) {
+		choice->wanted = bytes_of(choice->size) / 2;
+		return true;
+	}
 	if (!smd_exchange_choice_is_due(choice, now_ns)) {
 		return false;
 	}
@@ -181,8 +195,12 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
 {
 	choice->limit = choice->wanted;
-	if (choice->always || !choice->possible) {
+	if (choice->always || !choice->possible || choice->doubts) {
 		choice->settled = choice->limit;
+	}
+	if (choice->doubts) { /* it is tried anew when servers' times are there */
+		choice->doubts = false;
+		times_forget(&choice->servers[choice->size]);
 	}
 	times_forget(&choice->trial);
 }

@@ -35,6 +35,9 @@ struct smd_exchange_choice {
 	uint32_t limit;   /* are now: else a trial is on; */
 	uint32_t wanted;  /* and shall be from the next table on */
 	unsigned size;    /* on trial, or to be */
+	bool doubts;      /* whether it is still faster */
+	uint64_t doubt_ns;       /* that begins then, */
+	uint64_t doubt_pause_ns; /* and so long after the next trial that is won */
 	struct smd_exchange_times trial;
 	struct smd_exchange_times servers[SMD_EXCHANGE_SIZES];
 	uint64_t next_ns[SMD_EXCHANGE_SIZES];  /* no trial of the size before */

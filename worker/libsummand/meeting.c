@@ -82,6 +82,9 @@ static const char *why_not(const struct smd_comm *comm)
 	if (config->exchange == SMD_EXCHANGE_OFF) {
 		return "SUMMAND_EXCHANGE is off";
 	}
+	if (config->poll) { /* all others would wait for its calls where it is the hub */
+		return "SUMMAND_PROGRESS is poll";
+	}
 	if (config->encrypt) {
 		return "lanes are encrypted";
 	}

@@ -13,6 +13,7 @@
 #include "worker/libsummand/config.h"
 
 #define MAKING_S   5  /* to make all lanes, and to say who one is */
+#define TOLD_S     20 /* to hear where all listen */
 #define GUESTS_MAX 32 /* that have not shown who they are, at once */
 
 static const struct smd_transport_ops *mesh_transport(void)
@@ -387,6 +388,7 @@ struct smd_mesh *smd_mesh_create(struct event_base *base, const struct smd_confi
 	const uint8_t address[16], uint16_t nranks, uint16_t rank, const struct smd_mesh_user *user,
 	void *owner, struct smd_error *error)
 {
+	const struct timeval until_told = {TOLD_S, 0};
 	struct smd_mesh *mesh = calloc(1, sizeof(*mesh));
 
 	if (!mesh) {
@@ -419,6 +421,7 @@ struct smd_mesh *smd_mesh_create(struct event_base *base, const struct smd_confi
 	if (mesh_listen(mesh, error)) {
 		goto free_mesh;
 	}
+	evtimer_add(mesh->late, &until_told);
 	return mesh;
 
 free_mesh:
@@ -462,14 +465,18 @@ void smd_mesh_connect(struct smd_mesh *mesh, uint64_t id, const struct smd_mesh_
 {
 	const struct timeval late = {MAKING_S, 0};
 	struct smd_error error = {""};
+	char why[SMD_ERROR_TEXT_MAX];
 
 	mesh->id = id;
 	evtimer_add(mesh->late, &late);
 	for (unsigned r = 0; r < mesh->nranks && !mesh->concluded; r++) {
 		mesh->peers[r].place = places[r];
 		if (r < mesh->rank && peer_connect(&mesh->peers[r], &error)) {
+			snprintf(why, sizeof(why),
+				"rank %u cannot be connected with rank %u: %.300s", mesh->rank, r,
+				error.text);
 			mesh->peers[r].lane = NULL;
-			give_up(mesh, error.text);
+			give_up(mesh, why);
 		}
 	}
 	answer_guests(mesh);

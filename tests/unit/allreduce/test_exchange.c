@@ -201,9 +201,6 @@ static void many_at_once_are_right(void **state)
 	(void)state;
 	start(&pool, 2);
 	pool_run(&pool, 3, "many", do_many, NULL);
-	setenv("SUMMAND_PROGRESS", "poll", 1);
-	pool_run(&pool, 3, "many polled", do_many, NULL);
-	unsetenv("SUMMAND_PROGRESS");
 	pool_stop(&pool);
 }
 

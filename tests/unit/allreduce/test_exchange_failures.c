@@ -149,13 +149,9 @@ static void who_leaves_takes_nothing_with_it(void **state)
 
 	(void)state;
 	pool_start(&pool, "tcp", 2, NULL);
-	for (int polls = 0; polls < 2; polls++) {
-		setenv("SUMMAND_PROGRESS", polls ? "poll" : "thread", 1);
-		for (int leaver = 0; leaver < RANKS; leaver++) {
-			pool_run(&pool, RANKS, "leaving", leave, &leaver);
-		}
+	for (int leaver = 0; leaver < RANKS; leaver++) {
+		pool_run(&pool, RANKS, "leaving", leave, &leaver);
 	}
-	unsetenv("SUMMAND_PROGRESS");
 	pool_stop(&pool);
 }
 

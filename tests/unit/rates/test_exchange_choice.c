@@ -13,6 +13,8 @@
 #include "reduction_server/base/clock.h"
 #include "worker/libsummand/exchange_choice.h"
 
+#define NEVER (1000000 * SMD_SECOND_NS)
+
 enum { SMALL = 4096, LARGE = 1 << 20, US = 1000, MS = 1000 * US };
 
 struct network {
@@ -26,6 +28,7 @@ static uint64_t now_ns;
 static void start(bool possible, bool always)
 {
 	smd_exchange_choice_begin(&choice, possible, always, 0);
+	choice.doubt_pause_ns = NEVER; /* but where that is what is tested */
 	now_ns = SMD_SECOND_NS;
 }
 
@@ -305,10 +308,42 @@ static void what_the_table_says_already_is_kept(void **state)
 {
 	(void)state;
 	smd_exchange_choice_begin(&choice, true, false, SMALL);
+	choice.doubt_pause_ns = NEVER;
 	now_ns = SMD_SECOND_NS;
 	assert_int_equal(run(&slower, SMALL, 1000), 0);
 	assert_int_equal(run(&slower, LARGE, 1000), 2);
 	assert_int_equal(choice.limit, SMALL);
+}
+
+/* After 2 s, 4 s and so on: six of servers' times, and as many of the trial's, are enough again. */
+static void what_was_won_is_doubted_ever_later(void **state)
+{
+	unsigned changes;
+
+	(void)state;
+	start(true, false);
+	choice.doubt_pause_ns = 2 * SMD_SECOND_NS;
+	run_until_changed(&faster, SMALL);
+	changes = run(&faster, SMALL, 64000); /* 64 s: at 2, 6, 14, 30 and 62 */
+	assert_in_range(changes, 8, 10);
+	run(&faster, SMALL, 100);
+	assert_int_equal(choice.settled, SMALL);
+}
+
+/* Links have become slower, say. */
+static void what_is_faster_no_more_goes_back(void **state)
+{
+	(void)state;
+	start(true, false);
+	choice.doubt_pause_ns = 2 * SMD_SECOND_NS;
+	run_until_changed(&faster, SMALL);
+	run(&faster, SMALL, 100);
+	assert_int_equal(choice.settled, SMALL);
+	assert_true(run_until_changed(&slower, SMALL) < 1000); /* 3 ms each */
+	run(&slower, SMALL, 100);
+	assert_int_equal(
+		choice.settled, SMALL / 2); /* smaller ones will be doubted by themselves */
+	assert_int_equal(choice.limit, SMALL / 2);
 }
 
 int main(void)
@@ -331,6 +366,8 @@ int main(void)
 		cmocka_unit_test(always_is_from_the_first_operation_on),
 		cmocka_unit_test(all_goes_by_servers_again_where_ranks_cannot),
 		cmocka_unit_test(what_the_table_says_already_is_kept),
+		cmocka_unit_test(what_was_won_is_doubted_ever_later),
+		cmocka_unit_test(what_is_faster_no_more_goes_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

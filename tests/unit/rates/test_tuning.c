@@ -505,6 +505,7 @@ static void operations_alone_say_who_should_do_them(void **state)
 	(void)state;
 	start(&tuning, 10000, 10000, 0);
 	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	tuning.exchange.doubt_pause_ns = 1000000 * SMD_SECOND_NS;
 	assert_false(exchange_is_wanted(&tuning, &now, 2));
 	assert_false(tuning.exchange.seen);
 	assert_false(exchange_is_wanted(&tuning, &now, 1)); /* ranks have not met */

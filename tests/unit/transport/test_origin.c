@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <arpa/inet.h>
 #include <cmocka.h>
 
 #include <errno.h>
@@ -185,10 +186,30 @@ static void test_connection(void **state)
 	smd_loop_free(base);
 }
 
+/* To name the interface takes a system call that a server must not make (sandbox/). */
+static void test_scopes_are_numbers(void **state)
+{
+	struct sockaddr_in6 address = {.sin6_family = AF_INET6, .sin6_port = htons(41873)};
+	char text[SMD_ADDRESS_TEXT_MAX];
+
+	(void)state;
+	assert_int_equal(inet_pton(AF_INET6, "fe80::2", &address.sin6_addr), 1);
+	address.sin6_scope_id = 1;
+	smd_address_print((struct sockaddr *)&address, sizeof(address), text);
+	assert_string_equal(text, "[fe80::2%1]:41873");
+	address.sin6_scope_id = 0;
+	smd_address_print((struct sockaddr *)&address, sizeof(address), text);
+	assert_string_equal(text, "[fe80::2]:41873");
+	assert_int_equal(inet_pton(AF_INET6, "2001:db8::7", &address.sin6_addr), 1);
+	smd_address_print((struct sockaddr *)&address, sizeof(address), text);
+	assert_string_equal(text, "[2001:db8::7]:41873");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_addresses),
+		cmocka_unit_test(test_scopes_are_numbers),
 		cmocka_unit_test(test_reaches),
 		cmocka_unit_test(test_choose),
 		cmocka_unit_test(test_turns),
