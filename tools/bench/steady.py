@@ -83,6 +83,7 @@ class Steady:
             if not self.processes[name].stdout.readline().startswith("ready"):
                 raise Failed("a reduction server does not start")
         variables = {**os.environ, "SUMMAND_LOG": self.log,
+                     "SUMMAND_EXCHANGE": "off",  # what is measured is the table of servers
                      "SUMMAND_REDUCTION_SERVERS": ",".join(f"{lab.address_of(node)}:{PORT}" for node, _ in servers.values())}
         for rank in self.ranks:
             self.processes[rank] = self.lab.start(rank, self.command(rank), env=variables, stdin=subprocess.DEVNULL,
