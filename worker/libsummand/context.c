@@ -136,7 +136,7 @@ static void context_count(struct smd_task *task)
 			context->comms[i]->ops->count(context->comms[i], &stats->counts);
 		}
 	}
-	smd_lane_counts_add(&stats->counts, &context->exchanged);
+	smd_lane_counts_add(&stats->counts, &context->mesh_counts);
 	stats->epochs = context->epochs;
 	stats->histories = context->histories;
 	stats->tables = context->tables;

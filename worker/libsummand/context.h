@@ -84,7 +84,7 @@ struct smd_context {
 	size_t segment_bytes;         /* of operations: set once, before the first */
 	unsigned mesh_lanes;          /* to other ranks, that its communicators have or may make */
 	struct smd_lane_counts
-		exchanged; /* what lanes between ranks have moved, of communicators that are over */
+		mesh_counts;          /* what these have moved, of communicators that are over */
 	uint64_t epochs;              /* that communicators have gone on by */
 	struct smd_context_histories histories;
 	struct smd_context_tables tables;

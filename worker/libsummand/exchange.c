@@ -131,7 +131,7 @@ static void send_to(struct smd_exchange_piece *piece, unsigned rank, enum smd_fr
 	if (!peer->lane) {
 		return;
 	}
-	smd_exchange_shape(operation, &frame);
+	smd_operation_shape(operation, operation->first_chunk, &frame);
 	frame.kind = (uint8_t)kind;
 	frame.offset = piece->first;
 	*send = (struct smd_send){.payload = elements + piece->first * operation->element_bytes,
@@ -218,7 +218,6 @@ static void piece_begin(struct smd_exchange_piece *piece)
 	smd_exchange_watch_begin(exchanges);
 	operation->sends_pending++; /* it does not end in here */
 	if (piece->hub != comm->rank) {
-		piece->missing = 1;
 		send_to(piece, piece->hub, SMD_FRAME_INPUT, operation->send);
 	} else {
 		piece->missing = comm->nranks - 1u;
@@ -305,30 +304,13 @@ static int check_input(const struct smd_mesh_peer *peer, const struct smd_frame 
 	return 0;
 }
 
-/* What this rank has begun as that operation; NULL: nothing yet, or it is over. */
-static const struct smd_request *begun_as(const struct smd_comm *comm, uint64_t sequence)
-{
-	const struct smd_request *operation;
-
-	if (sequence >= comm->next_operation) {
-		return NULL;
-	}
-	TAILQ_FOREACH (operation, &comm->operations, link) {
-		if (operation->sequence >= sequence) {
-			return operation->sequence == sequence && operation->laid ? operation
-										  : NULL;
-		}
-	}
-	return NULL;
-}
-
 static int take_input(struct smd_mesh_peer *peer, const struct smd_frame *frame, void **payload,
 	struct smd_error *error)
 {
 	struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	struct smd_exchange_piece *piece =
 		smd_exchange_find(exchanges, frame->operation, frame->offset);
-	const struct smd_request *other = begun_as(exchanges->comm, frame->operation);
+	const struct smd_request *other = smd_exchange_operation(exchanges->comm, frame->operation);
 	struct smd_exchange_input *input;
 	int ret = check_frame(peer, frame, exchanges->comm->rank, error);
 
@@ -349,7 +331,7 @@ static int take_input(struct smd_mesh_peer *peer, const struct smd_frame *frame,
 		exchanges->nwaiting[peer->rank]++;
 		exchanges->waiting_bytes[peer->rank] += frame->length;
 	}
-	if (other && (!other->pieces || !asks_for_the_same(frame, other))) {
+	if (other && other->laid && (!other->pieces || !asks_for_the_same(frame, other))) {
 		smd_exchange_disagrees(exchanges->comm, peer, frame, other);
 	}
 	*payload = input->bytes;
@@ -418,7 +400,6 @@ static void has_result(struct smd_exchanges *exchanges, unsigned rank)
 	struct smd_exchange_piece *piece = exchanges->rx_result[rank];
 
 	exchanges->rx_result[rank] = NULL;
-	piece->missing = 0;
 	piece_done(piece);
 	smd_operation_check(piece->operation);
 }

@@ -4,7 +4,8 @@
  *
  * Of operations that were in flight alone it keeps times by their *size*, a power of two of bytes:
  * first by servers, then, when ranks have met, of one size on trial as exchanges. What wins is kept
- * for that size and all smaller ones; what does not is tried again later each time.
+ * for that size and all smaller ones, until it is doubted, later each time: then servers do that
+ * size again, and it is tried anew. What does not win is tried again later each time, too.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
  */
@@ -55,11 +56,11 @@ void smd_exchange_choice_stop(struct smd_exchange_choice *choice);
 bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes, bool exchanged,
 	uint64_t ns, uint64_t now_ns);
 
-/* A trial is on, or would begin if ranks had met. */
 static inline bool smd_exchange_choice_is_on_trial(const struct smd_exchange_choice *choice)
 {
 	return choice->limit != choice->settled;
 }
+/* A trial may begin: ranks should have met. */
 bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64_t now_ns);
 
 /* Whether another limit should be used: choice->wanted. Ranks have met. */

@@ -7,37 +7,37 @@
 
 #include "reduction_server/wire/request_text.h"
 
-#define SMALLEST_CLASS 12u /* bytes as a power of two */
+#define SMALLEST_LOG2 12u /* bytes as a power of two */
 
 /* ---- memory that is used again ---- */
 
-static unsigned class_of(size_t bytes)
+static unsigned log2_of(size_t bytes)
 {
-	unsigned class = SMALLEST_CLASS;
+	unsigned log2 = SMALLEST_LOG2;
 
-	while ((size_t)1 << class < bytes) {
-		class ++;
+	while ((size_t)1 << log2 < bytes) {
+		log2++;
 	}
-	return class;
+	return log2;
 }
 
 struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchanges, size_t bytes)
 {
-	unsigned class = class_of(bytes);
-	struct smd_exchange_input *input = TAILQ_FIRST(&exchanges->free[class]);
+	unsigned log2 = log2_of(bytes);
+	struct smd_exchange_input *input = TAILQ_FIRST(&exchanges->free[log2]);
 
 	if (input) {
-		TAILQ_REMOVE(&exchanges->free[class], input, link);
+		TAILQ_REMOVE(&exchanges->free[log2], input, link);
 		input->whole = false;
 		return input;
 	}
 	input = calloc(1, sizeof(*input));
-	if (input && !(input->bytes = aligned_alloc(4096, (size_t)1 << class))) {
+	if (input && !(input->bytes = aligned_alloc(4096, (size_t)1 << log2))) {
 		free(input);
 		input = NULL;
 	}
 	if (input) {
-		input->class = class;
+		input->log2 = log2;
 	}
 	return input;
 }
@@ -45,7 +45,7 @@ struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchang
 static void input_give_back(struct smd_exchanges *exchanges, struct smd_exchange_input *input)
 {
 	if (input) {
-		TAILQ_INSERT_HEAD(&exchanges->free[input->class], input, link);
+		TAILQ_INSERT_HEAD(&exchanges->free[input->log2], input, link);
 	}
 }
 
@@ -87,20 +87,6 @@ void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange
 
 /* ---- what is asked for ---- */
 
-void smd_exchange_shape(const struct smd_request *operation, struct smd_frame *out)
-{
-	*out = (struct smd_frame){
-		.kind = SMD_FRAME_INPUT,
-		.dtype = (uint8_t)operation->dtype,
-		.op = (uint8_t)operation->op,
-		.collective = (uint8_t)operation->collective,
-		.root = (uint16_t)operation->root,
-		.rank = operation->comm->rank,
-		.operation = operation->sequence,
-		.count = operation->count,
-	};
-}
-
 void smd_exchange_disagrees(struct smd_comm *comm, const struct smd_mesh_peer *peer,
 	const struct smd_frame *theirs, const struct smd_request *ours)
 {
@@ -109,7 +95,7 @@ void smd_exchange_disagrees(struct smd_comm *comm, const struct smd_mesh_peer *p
 	char their_request[SMD_REQUEST_TEXT_MAX];
 	char own_request[SMD_REQUEST_TEXT_MAX];
 
-	smd_exchange_shape(ours, &own);
+	smd_operation_shape(ours, ours->first_chunk, &own);
 	smd_request_text(theirs, their_request);
 	smd_request_text(&own, own_request);
 	snprintf(text, sizeof(text),
@@ -124,6 +110,21 @@ void smd_exchange_disagrees(struct smd_comm *comm, const struct smd_mesh_peer *p
 }
 
 /* ---- who is waited for ---- */
+
+const struct smd_request *smd_exchange_operation(const struct smd_comm *comm, uint64_t sequence)
+{
+	const struct smd_request *operation;
+
+	if (sequence >= comm->next_operation) {
+		return NULL;
+	}
+	TAILQ_FOREACH (operation, &comm->operations, link) {
+		if (operation->sequence >= sequence) {
+			return operation->sequence == sequence ? operation : NULL;
+		}
+	}
+	return NULL;
+}
 
 struct smd_exchange_piece *smd_exchange_find(
 	const struct smd_exchanges *exchanges, uint64_t sequence, uint64_t first)
@@ -187,7 +188,7 @@ struct smd_exchanges *smd_exchanges_get(struct smd_comm *comm)
 	TAILQ_INIT(&exchanges->list);
 	TAILQ_INIT(&exchanges->spare);
 	TAILQ_INIT(&exchanges->waiting);
-	for (unsigned c = 0; c < SMD_EXCHANGE_CLASSES; c++) {
+	for (unsigned c = 0; c < SMD_EXCHANGE_LOG2S; c++) {
 		TAILQ_INIT(&exchanges->free[c]);
 	}
 	comm->exchanges = exchanges;
@@ -200,6 +201,13 @@ void smd_exchanges_close_mesh(struct smd_exchanges *exchanges)
 		exchanges->has_lanes = false;
 		exchanges->comm->context->mesh_lanes -= exchanges->comm->nranks - 1u;
 		smd_mesh_close(exchanges->mesh);
+	}
+}
+
+void smd_exchanges_count(const struct smd_comm *comm, struct smd_lane_counts *sum)
+{
+	if (comm->exchanges && comm->exchanges->mesh) {
+		smd_mesh_count(comm->exchanges->mesh, sum);
 	}
 }
 
@@ -227,7 +235,7 @@ void smd_exchanges_free(struct smd_comm *comm)
 		free(piece);
 	}
 	free_inputs(&exchanges->waiting);
-	for (unsigned c = 0; c < SMD_EXCHANGE_CLASSES; c++) {
+	for (unsigned c = 0; c < SMD_EXCHANGE_LOG2S; c++) {
 		free_inputs(&exchanges->free[c]);
 	}
 	if (exchanges->mesh) {

@@ -22,11 +22,10 @@
 
 /* What another rank contributes to a piece, at the hub. */
 struct smd_exchange_input {
-	TAILQ_ENTRY(smd_exchange_input)
-	link; /* of those that no exchange has yet, or that are free */
+	TAILQ_ENTRY(smd_exchange_input) link; /* of those without a piece, or that are free */
 	struct smd_frame shape;
 	bool whole;
-	unsigned class; /* log2 of the bytes that it has room for */
+	unsigned log2; /* of the bytes that it has room for */
 	uint8_t *bytes;
 };
 TAILQ_HEAD(smd_exchange_inputs, smd_exchange_input);
@@ -51,7 +50,7 @@ struct smd_exchange_piece {
 };
 TAILQ_HEAD(smd_exchange_pieces, smd_exchange_piece);
 
-#define SMD_EXCHANGE_CLASSES 19 /* up to a piece */
+#define SMD_EXCHANGE_LOG2S 19 /* of bytes, up to a piece */
 
 /* How far ranks are with having a mesh (meeting.h). */
 struct smd_meeting {
@@ -71,10 +70,9 @@ struct smd_exchanges {
 	struct smd_comm *comm;
 	struct smd_mesh *mesh; /* NULL: this rank cannot have one */
 	struct smd_meeting meeting;
-	bool has_lanes;                      /* it counts for the context's */
-	void (*lost)(struct smd_comm *comm); /* one of its lanes has ended */
-	void (*made)(struct smd_comm *comm,
-		bool all); /* this rank's mesh has all lanes, or never will */
+	bool has_lanes; /* or makes them: the mesh is not closed, and counts for the context's */
+	void (*lost)(struct smd_comm *comm);           /* one of its lanes has ended */
+	void (*made)(struct smd_comm *comm, bool all); /* it has all lanes, or never will */
 	struct smd_exchange_pieces list;
 	struct smd_exchange_piece *next;       /* the first that is kept back; NULL: none is */
 	unsigned begun;                        /* of these, */
@@ -85,7 +83,7 @@ struct smd_exchanges {
 	struct smd_exchange_input *rx[SMD_MESH_RANKS_MAX]; /* what is coming in of each */
 	struct smd_exchange_piece *rx_result[SMD_MESH_RANKS_MAX];
 	struct smd_exchange_pieces spare; /* memory to be used again */
-	struct smd_exchange_inputs free[SMD_EXCHANGE_CLASSES];
+	struct smd_exchange_inputs free[SMD_EXCHANGE_LOG2S];
 	struct event *watch; /* while some are under way (exchange_watch.h) */
 	bool watches;
 	uint64_t ended_ns; /* since then a server has said that the communicator ends */
@@ -95,6 +93,8 @@ struct smd_exchanges {
 
 /* The communicator's, made if there are none. NULL: out of memory. */
 struct smd_exchanges *smd_exchanges_get(struct smd_comm *comm);
+/* What its lanes have moved. */
+void smd_exchanges_count(const struct smd_comm *comm, struct smd_lane_counts *sum);
 /* Closes the mesh, if that has not been done. */
 void smd_exchanges_close_mesh(struct smd_exchanges *exchanges);
 /* The mesh is closed, or there is none. */
@@ -122,8 +122,9 @@ bool smd_exchange_needs(const struct smd_exchange_piece *piece, unsigned rank);
 /* The first operation that cannot be done, because a rank's lane has ended; or SMD_COMM_NO_END. */
 uint64_t smd_exchanges_lost(const struct smd_comm *comm);
 
-/* What the operation asks for. */
-void smd_exchange_shape(const struct smd_request *operation, struct smd_frame *out);
+/* What this rank has come to as that operation; NULL: it has not, or it is over. */
+const struct smd_request *smd_exchange_operation(const struct smd_comm *comm, uint64_t sequence);
+
 /* Ranks have asked for different things in an operation: fails the communicator. */
 void smd_exchange_disagrees(struct smd_comm *comm, const struct smd_mesh_peer *peer,
 	const struct smd_frame *theirs, const struct smd_request *ours);

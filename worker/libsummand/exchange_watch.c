@@ -88,22 +88,10 @@ static void ask(const struct smd_exchange_piece *piece)
 	}
 }
 
-static const struct smd_request *find(const struct smd_comm *comm, uint64_t sequence)
-{
-	const struct smd_request *operation;
-
-	TAILQ_FOREACH (operation, &comm->operations, link) {
-		if (operation->sequence == sequence) {
-			return operation;
-		}
-	}
-	return NULL;
-}
-
 static void answer(struct smd_mesh_peer *peer, const struct smd_frame *asked)
 {
 	struct smd_comm *comm = smd_exchanges_of(peer)->comm;
-	const struct smd_request *operation = find(comm, asked->operation);
+	const struct smd_request *operation = smd_exchange_operation(comm, asked->operation);
 	const struct smd_exchange_piece *piece =
 		smd_exchange_find(comm->exchanges, asked->operation, asked->offset);
 	struct smd_frame frame = {.operation = asked->operation};
@@ -112,12 +100,12 @@ static void answer(struct smd_mesh_peer *peer, const struct smd_frame *asked)
 	char ranks[SMD_ERROR_TEXT_MAX / 2] = "";
 
 	if (operation) {
-		smd_exchange_shape(operation, &frame);
+		smd_operation_shape(operation, operation->first_chunk, &frame);
 		frame.open = !operation->laid    ? NOTHING
 			     : operation->pieces ? AN_EXCHANGE
 						 : SOMETHING_ELSE;
 	}
-	if (piece && piece->begun && piece->hub == comm->rank) {
+	if (piece && piece->hub == comm->rank) {
 		frame.chunk = name_missing(piece, ranks, sizeof(ranks));
 	}
 	frame.kind = SMD_FRAME_MESH;
@@ -131,7 +119,8 @@ static int take_answer(struct smd_mesh_peer *peer, const struct smd_frame *frame
 	const uint8_t *payload, struct smd_error *error)
 {
 	struct smd_exchanges *exchanges = smd_exchanges_of(peer);
-	const struct smd_request *operation = find(exchanges->comm, frame->operation);
+	const struct smd_request *operation =
+		smd_exchange_operation(exchanges->comm, frame->operation);
 	struct smd_reader reader = {.at = payload, .left = frame->length};
 	char ranks[SMD_ERROR_TEXT_MAX / 2];
 

@@ -22,9 +22,7 @@ static void comm_leave(struct smd_comm *comm)
 	smd_group_rescue_end(comm);
 	smd_path_staged_abandon(comm);
 	smd_exchanges_close(comm);
-	if (comm->exchanges && comm->exchanges->mesh) {
-		smd_mesh_count(comm->exchanges->mesh, &context->exchanged);
-	}
+	smd_exchanges_count(comm, &context->mesh_counts);
 	if (comm->leaving) {
 		event_free(comm->leaving);
 		comm->leaving = NULL;

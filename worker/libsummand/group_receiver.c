@@ -355,11 +355,7 @@ static void comm_on_told_lost(struct smd_receiver *receiver, const struct smd_re
 
 static void comm_count(const struct smd_receiver *receiver, struct smd_lane_counts *sum)
 {
-	const struct smd_comm *comm = ((const struct smd_epoch *)receiver)->comm;
-
-	if (comm->exchanges && comm->exchanges->mesh) {
-		smd_mesh_count(comm->exchanges->mesh, sum);
-	}
+	smd_exchanges_count(((const struct smd_epoch *)receiver)->comm, sum);
 }
 
 static void comm_on_settled(struct smd_receiver *receiver)

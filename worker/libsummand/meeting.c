@@ -171,7 +171,7 @@ static int take_meet(
 		}
 		say_meets(exchanges, numbers, exchanges->mesh ? PLACE_NUMBERS : 0);
 	} else if (message->nstreams && meeting->id == message->id && !meeting->listed &&
-		   exchanges->mesh) {
+		   exchanges->has_lanes) {
 		meeting->listed = true;
 		for (unsigned r = 0; r < comm->nranks; r++) {
 			place_decode(

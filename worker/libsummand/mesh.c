@@ -88,6 +88,10 @@ static void mesh_on_late(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
+	if (mesh->id == 0) {
+		snprintf(
+			text, sizeof(text), "rank 0 must say where all listen within %d s", TOLD_S);
+	}
 	for (unsigned r = 0; r < mesh->nranks && !text[0]; r++) {
 		const struct smd_mesh_peer *peer = &mesh->peers[r];
 
@@ -467,6 +471,9 @@ void smd_mesh_connect(struct smd_mesh *mesh, uint64_t id, const struct smd_mesh_
 	struct smd_error error = {""};
 	char why[SMD_ERROR_TEXT_MAX];
 
+	if (mesh->concluded) { /* it is too late */
+		return;
+	}
 	mesh->id = id;
 	evtimer_add(mesh->late, &late);
 	for (unsigned r = 0; r < mesh->nranks && !mesh->concluded; r++) {

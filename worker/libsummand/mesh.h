@@ -95,7 +95,8 @@ struct smd_mesh *smd_mesh_create(struct event_base *base, const struct smd_confi
 	const uint8_t address[16], uint16_t nranks, uint16_t rank, const struct smd_mesh_user *user,
 	void *owner, struct smd_error *error);
 
-/* All ranks listen at these places, of mesh `id`: connects. on_made() follows, maybe at once. */
+/* All ranks listen at these places, of mesh `id`: connects. on_made() follows, maybe at once. A
+ * mesh that has given up, or is closed, stays so. */
 void smd_mesh_connect(struct smd_mesh *mesh, uint64_t id, const struct smd_mesh_place *places);
 
 /* Closes all lanes, each send's done() is called; nothing is told of it. May be called inside any

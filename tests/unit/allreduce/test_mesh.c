@@ -289,6 +289,17 @@ static void who_closes_before_all_lanes_are_there_is_named(void **state)
 	check_failed(2, "rank 2 cannot be connected with rank 0: ");
 }
 
+/* Others have agreed without this rank, which has given up. */
+static void places_that_come_too_late_are_not_used(void **state)
+{
+	(void)state;
+	smd_mesh_close(ranks[2].mesh);
+	connect_rank(2);
+	turn(100);
+	assert_int_equal(concluded(), 0);
+	assert_null(ranks[2].mesh->peers[0].lane);
+}
+
 /* ---- strangers ---- */
 
 static int stranger(unsigned r)
@@ -542,6 +553,7 @@ int main(void)
 		OF_RANKS(who_has_another_token_is_refused),
 		OF_RANKS(a_place_where_nobody_listens_is_named),
 		OF_RANKS(who_closes_before_all_lanes_are_there_is_named),
+		OF_RANKS(places_that_come_too_late_are_not_used),
 		OF_RANKS(strangers_are_refused_and_harm_nobody),
 		OF_RANKS(a_wrong_proof_is_refused),
 		OF_RANKS(a_false_place_is_refused),
