@@ -44,6 +44,9 @@ struct smd_epoch {
 	int scale;                /* and of chunks (deal.h) */
 	uint32_t exchanged;       /* operations of at most so many bytes ranks do among themselves
 				     (exchange.h) */
+	bool ends_exchanges;      /* ranks have no mesh any more: what they have not done of earlier
+				     ones is dealt to it, */
+	uint64_t pieces_from;     /* from this piece on */
 	uint64_t hash;
 	unsigned nremotes;      /* that there were when it was made: later ones have no flows */
 	struct smd_flow *flows; /* one for each of them, */

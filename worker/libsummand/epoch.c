@@ -210,6 +210,7 @@ struct smd_epoch *smd_epoch_create(
 	epoch->dead = table->dead;
 	epoch->scale = table->scale;
 	epoch->exchanged = table->exchanged;
+	epoch->ends_exchanges = table->ends_exchanges;
 	epoch->nremotes = comm->context->remotes.count;
 	if (epoch_make(comm, epoch)) {
 		goto free_epoch;

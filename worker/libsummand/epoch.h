@@ -30,7 +30,8 @@ struct smd_epoch_table {
 	const uint32_t *weights; /* of the other shards, in the order of the deal, 0: nothing is
 				    dealt to it any more; NULL: those of the last epoch */
 	int scale;
-	uint32_t exchanged; /* as in an epoch */
+	uint32_t exchanged;  /* as in an epoch, */
+	bool ends_exchanges; /* and this */
 	bool soon; /* a server is to leave: it does not wait for an operation that may never come */
 	bool rescues; /* none of the table before is in it: shards have what they declare */
 };

@@ -9,6 +9,7 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_drain.h"
 #include "worker/libsummand/epoch_message.h"
+#include "worker/libsummand/exchange.h"
 #include "worker/libsummand/meeting.h"
 #include "worker/libsummand/repair.h"
 
@@ -16,6 +17,7 @@
 struct smd_promise {
 	bool said;
 	uint64_t first;  /* and one more; 0: it cannot join the candidate's streams */
+	uint64_t piece;  /* the first that it has not (exchange.h), where exchanges end */
 	uint32_t oldest; /* epoch that it needs, or an earlier one: of any candidate */
 };
 
@@ -64,7 +66,8 @@ static bool table_is_right(const struct smd_comm *comm, const struct smd_epoch_m
 	}
 	return serves && asked->nweights == smd_epoch_list_there(comm, asked->dead, NULL) &&
 	       leavers_are_right(comm, asked) && asked->id != 0 &&
-	       asked->exchanged <= SMD_EXCHANGE_BYTES_MAX &&
+	       (asked->exchanged <= SMD_EXCHANGE_BYTES_MAX ||
+		       asked->exchanged == SMD_EPOCH_ENDS_EXCHANGES) &&
 	       asked->scale >= SMD_CHUNK_SCALE_LEAST && asked->scale <= SMD_CHUNK_SCALE_MOST;
 }
 
@@ -73,10 +76,12 @@ int smd_epoch_change_take_ahead(
 	struct smd_comm *comm, const struct smd_epoch_message *asked, struct smd_error *error)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
+	bool ends = asked->exchanged == SMD_EPOCH_ENDS_EXCHANGES;
 	const struct smd_epoch_table table = {.dead = asked->dead,
 		.weights = asked->weights,
 		.scale = asked->scale,
-		.exchanged = asked->exchanged,
+		.exchanged = ends ? 0 : asked->exchanged,
+		.ends_exchanges = ends,
 		.soon = asked->soon};
 
 	if (asked->first <= agreement->asks) {
@@ -93,8 +98,11 @@ int smd_epoch_change_take_ahead(
 			smd_epoch_list_there(comm, asked->dead, NULL), asked->nweights);
 	}
 	agreement->soon = table.soon;
+	if (ends) {
+		smd_exchanges_end(comm);
+	}
 	if (!smd_reach_has(comm, comm->now->dead & ~asked->dead) ||
-		(asked->exchanged && !smd_meeting_holds(comm)) ||
+		(table.exchanged && !smd_meeting_holds(comm)) ||
 		comm->stand(comm, asked->id, &table)) {
 		say_no(comm, asked->id);
 	}
@@ -117,6 +125,11 @@ void smd_epoch_change_take_cancel(struct smd_comm *comm, const struct smd_epoch_
 	comm->leave_before(comm, message->oldest < oldest ? message->oldest : oldest);
 }
 
+static uint64_t missing_piece(const struct smd_comm *comm)
+{
+	return comm->exchanges ? smd_exchanges_missing(comm->exchanges) : 0;
+}
+
 /* One operation ahead, so that the record is there when it is due, if that may be. */
 static struct smd_promise promise(struct smd_comm *comm)
 {
@@ -124,13 +137,16 @@ static struct smd_promise promise(struct smd_comm *comm)
 
 	agreement->ahead = true;
 	agreement->promised = comm->next_operation + !agreement->soon;
-	return (struct smd_promise){true, agreement->promised + 1, smd_epochs_oldest(comm)};
+	return (struct smd_promise){.said = true,
+		.first = agreement->promised + 1,
+		.piece = missing_piece(comm),
+		.oldest = smd_epochs_oldest(comm)};
 }
 
 void smd_epoch_change_stands(struct smd_comm *comm, bool joined)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
-	struct smd_promise mine = {true, 0, smd_epochs_oldest(comm)};
+	struct smd_promise mine = {.said = true, .oldest = smd_epochs_oldest(comm)};
 	struct smd_epoch_message message = {.kind = SMD_EPOCH_PROMISED,
 		.epoch = comm->now->index,
 		.dead = comm->now->dead,
@@ -159,6 +175,8 @@ void smd_epoch_change_stands(struct smd_comm *comm, bool joined)
 	}
 	message.first = mine.first;
 	message.oldest = mine.oldest;
+	message.nstreams = comm->candidate->ends_exchanges;
+	message.streams[0] = mine.piece;
 	smd_epoch_say(comm, &message);
 }
 
@@ -180,14 +198,13 @@ static bool has_many_epochs(const struct smd_comm *comm)
 	       comm->now->index - smd_epochs_oldest(comm) >= SMD_EPOCHS_NEEDED_MAX;
 }
 
-bool smd_epoch_change_may_begin(const struct smd_comm *comm)
+static bool may_ask(const struct smd_comm *comm)
 {
 	const struct smd_epoch_agreement *agreement = &comm->agreement;
 	const struct smd_epoch *now = comm->now;
 
 	if (comm->rank != 0 || comm->state != SMD_COMM_ACTIVE || comm->err || comm->leaving ||
-		agreement->sealed || agreement->ahead || comm->candidate ||
-		now->first > comm->next_operation || has_many_epochs(comm)) {
+		agreement->sealed || agreement->ahead || comm->candidate) {
 		return false;
 	}
 	for (unsigned i = 0; i < now->nserving; i++) {
@@ -198,6 +215,17 @@ bool smd_epoch_change_may_begin(const struct smd_comm *comm)
 		}
 	}
 	return true;
+}
+
+bool smd_epoch_change_may_begin(const struct smd_comm *comm)
+{
+	return may_ask(comm) && comm->now->first <= comm->next_operation && !has_many_epochs(comm);
+}
+
+/* Where exchanges end, operations that are under way wait for that. */
+static bool may_begin(const struct smd_comm *comm, const struct smd_epoch_table *table)
+{
+	return table->ends_exchanges ? may_ask(comm) : smd_epoch_change_may_begin(comm);
 }
 
 static int make_promises(struct smd_comm *comm)
@@ -213,6 +241,18 @@ static int make_promises(struct smd_comm *comm)
 	return agreement->promises ? 0 : -ENOMEM;
 }
 
+/* Of the shards that the table has. */
+static void list_weights(const struct smd_comm *comm, const struct smd_epoch_table *table,
+	uint32_t weights[SMD_EPOCH_WEIGHTS_MAX])
+{
+	unsigned remotes[SMD_EPOCH_WEIGHTS_MAX];
+	unsigned n = smd_epoch_list_there(comm, table->dead, remotes);
+
+	for (unsigned k = 0; k < n; k++) {
+		weights[k] = table->weights ? table->weights[k] : comm->now->weights[remotes[k]];
+	}
+}
+
 bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table *table)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
@@ -223,22 +263,25 @@ bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table 
 		.dead = table->dead,
 		.first = agreement->asks + 1,
 		.scale = (int8_t)table->scale,
-		.exchanged = table->exchanged,
+		.exchanged = table->ends_exchanges ? SMD_EPOCH_ENDS_EXCHANGES : table->exchanged,
 		.soon = table->soon,
 		.nweights = (uint16_t)nweights,
 	};
 
-	if (!smd_epoch_change_may_begin(comm) || make_promises(comm) ||
+	if (!may_begin(comm, table) || make_promises(comm) ||
 		smd_epoch_draw_id(comm, &message.id)) {
 		return false;
 	}
-	memcpy(message.weights, table->weights, nweights * sizeof(*table->weights));
+	list_weights(comm, table, message.weights);
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		agreement->promises[r].said = false;
 	}
 	agreement->asks++;
 	agreement->soon = table->soon;
 	agreement->changes = true;
+	if (table->ends_exchanges) {
+		smd_exchanges_end(comm);
+	}
 	if (comm->stand(comm, message.id, table)) {
 		agreement->changes = false;
 		return false;
@@ -257,6 +300,8 @@ static void conclude(struct smd_comm *comm)
 		.dead = comm->candidate->dead,
 		.id = comm->candidate->id,
 		.oldest = UINT32_MAX,
+		.nstreams = comm->candidate->ends_exchanges,
+		.streams = {UINT64_MAX},
 	};
 	bool all = true;
 	bool refused = false;
@@ -269,6 +314,8 @@ static void conclude(struct smd_comm *comm)
 		refused |= one->said && one->first == 0;
 		message.first = one->first > message.first ? one->first : message.first;
 		message.oldest = one->oldest < message.oldest ? one->oldest : message.oldest;
+		message.streams[0] =
+			one->piece < message.streams[0] ? one->piece : message.streams[0];
 	}
 	message.first--;
 	if (!refused) {
@@ -278,6 +325,7 @@ static void conclude(struct smd_comm *comm)
 		return;
 	}
 	message.kind = SMD_EPOCH_CANCEL;
+	message.nstreams = 0;
 	message.epoch = comm->now->index;
 	smd_epoch_say(comm, &message);
 	comm->leave_before(comm, message.oldest);
@@ -306,6 +354,7 @@ void smd_epoch_change_take_promise(struct smd_comm *comm, const struct smd_epoch
 	}
 	agreement->promises[message->rank].said = true;
 	agreement->promises[message->rank].first = message->first;
+	agreement->promises[message->rank].piece = message->nstreams ? message->streams[0] : 0;
 	conclude(comm);
 }
 
@@ -313,7 +362,10 @@ void smd_epoch_change_take_promise(struct smd_comm *comm, const struct smd_epoch
 
 bool smd_epoch_change_is_right(const struct smd_comm *comm, const struct smd_epoch_record *record)
 {
-	return record->dead == comm->candidate->dead && record->nlost == 0 &&
+	unsigned ends = comm->candidate->ends_exchanges;
+
+	return record->dead == comm->candidate->dead && record->nlost == ends &&
+	       (!ends || record->lost[0] <= missing_piece(comm)) &&
 	       record->first >= comm->agreement.promised &&
 	       record->oldest <= smd_epochs_oldest(comm);
 }

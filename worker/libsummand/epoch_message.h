@@ -16,6 +16,7 @@
 #define SMD_STREAMS_MAX       4096 /* of lost servers, that one message can tell of */
 #define SMD_EPOCH_WEIGHTS_MAX (SMD_SERVERS_MAX * SMD_SHARDS_MAX)
 
+#define SMD_EPOCH_ENDS_EXCHANGES UINT32_MAX /* there is no mesh any more */
 #define SMD_EPOCH_FORMS UINT32_MAX /* the rank has not begun, and can take no record yet */
 
 enum smd_epoch_message_kind {
@@ -41,11 +42,13 @@ struct smd_epoch_message {
 	uint32_t oldest; /* SEALED, PROMISED, RECORD, CANCEL: no earlier epoch than this one is
 			    needed, but the first; SEALED: or SMD_EPOCH_FORMS */
 	int8_t scale;    /* AHEAD: of chunks */
-	uint32_t exchanged; /* AHEAD: as in an epoch */
+	uint32_t exchanged; /* AHEAD: as in an epoch, or SMD_EPOCH_ENDS_EXCHANGES */
 	bool soon;       /* AHEAD: from the next operation on, not from the next but one */
 	uint16_t nstreams;
 	uint16_t nweights;
-	/* RECORD: L; SEALED: done; REACHES: the servers' ids; MEET, MEETS: places (meeting.c) */
+	/* RECORD: L; SEALED: done; REACHES: the servers' ids; MEET, MEETS: places (meeting.c).
+	 * Where exchanges end, RECORD: the first piece that not all ranks have; PROMISED: that this
+	 * one has not. */
 	uint64_t streams[SMD_STREAMS_MAX];
 	uint32_t weights[SMD_EPOCH_WEIGHTS_MAX]; /* AHEAD */
 	/* Of a frame of several: these of its streams and weights, counted one after the other. */

@@ -7,6 +7,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/dtype.h"
+#include "reduction_server/base/log.h"
 #include "reduction_server/kernels/kernels.h"
 #include "worker/libsummand/exchange_watch.h"
 
@@ -28,14 +29,17 @@ static unsigned hub_of(const struct smd_comm *comm, uint64_t sequence, uint64_t 
 	       (unsigned)((sequence / OPERATIONS_PER_HUB + piece) % comm->nranks);
 }
 
-/* Two at least, where that does not make them small: so two ranks sum at a time. */
-static uint64_t piece_elements(uint64_t count, size_t element_bytes)
+/* Two at least, where that does not make them small: so two ranks sum at a time. Each is a chunk
+ * that servers take, which may have to do it. */
+static uint64_t piece_elements(const struct smd_comm *comm, uint64_t count, size_t element_bytes)
 {
+	uint32_t chunk = comm->context->deal.chunk_bytes;
 	uint64_t half = (count + 1) / 2;
 	uint64_t least = SMD_PIECE_BYTES_MIN / element_bytes;
-	uint64_t most = SMD_PIECE_BYTES_MAX / element_bytes;
+	uint64_t most = (chunk < SMD_PIECE_BYTES_MAX ? chunk : SMD_PIECE_BYTES_MAX) / element_bytes;
+	uint64_t wanted = half < least ? least : half;
 
-	return half < least ? least : half < most ? half : most;
+	return wanted < most ? wanted : most;
 }
 
 /* ---- operations ---- */
@@ -51,8 +55,9 @@ bool smd_exchange_takes(const struct smd_request *operation, const struct smd_ep
 int smd_exchange_lay(struct smd_request *operation)
 {
 	struct smd_exchanges *exchanges = operation->comm->exchanges;
-	uint64_t most = piece_elements(operation->count, operation->element_bytes);
+	uint64_t most = piece_elements(operation->comm, operation->count, operation->element_bytes);
 
+	operation->chunk_elements = most;
 	for (uint64_t first = 0; first < operation->count; first += most) {
 		struct smd_exchange_piece *piece = smd_exchange_piece_add(exchanges);
 		uint64_t left = operation->count - first;
@@ -62,6 +67,7 @@ int smd_exchange_lay(struct smd_request *operation)
 		}
 		operation->first_piece = operation->pieces ? operation->first_piece : piece;
 		piece->operation = operation;
+		piece->chunk = operation->first_chunk + operation->pieces;
 		piece->first = first;
 		piece->count = left < most ? left : most;
 		piece->hub = hub_of(operation->comm, operation->sequence, operation->pieces);
@@ -131,9 +137,8 @@ static void send_to(struct smd_exchange_piece *piece, unsigned rank, enum smd_fr
 	if (!peer->lane) {
 		return;
 	}
-	smd_operation_shape(operation, operation->first_chunk, &frame);
+	smd_operation_shape(operation, piece->chunk, &frame);
 	frame.kind = (uint8_t)kind;
-	frame.offset = piece->first;
 	*send = (struct smd_send){.payload = elements + piece->first * operation->element_bytes,
 		.length = (uint32_t)piece->bytes,
 		.done = piece_sent,
@@ -149,6 +154,7 @@ static void piece_done(struct smd_exchange_piece *piece)
 
 	piece->has_result = true;
 	piece->operation->pieces_done++;
+	exchanges->done = piece->number < exchanges->done ? exchanges->done : piece->number + 1;
 	exchanges->begun--;
 	exchanges->begun_bytes -= piece->bytes;
 }
@@ -237,7 +243,7 @@ static void piece_begin(struct smd_exchange_piece *piece)
 static bool may_begin(const struct smd_exchanges *exchanges, const struct smd_exchange_piece *next)
 {
 	return exchanges->begun == 0 ||
-	       (exchanges->begun < SMD_PIECES_AT_ONCE &&
+	       (next->number - smd_exchanges_missing(exchanges) < SMD_PIECES_AT_ONCE &&
 		       exchanges->begun_bytes + next->bytes <= SMD_PIECE_BYTES_AT_ONCE);
 }
 
@@ -245,7 +251,7 @@ void smd_exchanges_go(struct smd_comm *comm)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
 
-	while (exchanges && comm->state == SMD_COMM_ACTIVE && exchanges->next &&
+	while (exchanges && comm->state == SMD_COMM_ACTIVE && exchanges->next && !exchanges->over &&
 		may_begin(exchanges, exchanges->next)) {
 		piece_begin(exchanges->next);
 	}
@@ -259,7 +265,7 @@ static int check_frame(const struct smd_mesh_peer *peer, const struct smd_frame 
 {
 	const struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	size_t size = smd_dtype_bytes(frame->dtype);
-	uint64_t most = size ? piece_elements(frame->count, size) : 0;
+	uint64_t most = size ? piece_elements(exchanges->comm, frame->count, size) : 0;
 	uint64_t left = frame->offset < frame->count ? frame->count - frame->offset : 0;
 
 	if (frame->collective != SMD_COLLECTIVE_ALLREDUCE || left == 0 || size == 0 ||
@@ -435,6 +441,8 @@ static void on_lost(struct smd_mesh_peer *peer)
 		exchanges->rx[peer->rank] = NULL;
 	}
 	exchanges->rx_result[peer->rank] = NULL;
+	smd_log(SMD_LOG_DEBUG, "libsummand", "group %s: the connection with rank %u has ended: %s",
+		comm->group, peer->rank, peer->why);
 	exchanges->lost(comm);
 	/* A server's word of the rank's end says more, and comes to all: it is waited for
 	 * (exchange_watch.h), if it is not here already. */
@@ -481,7 +489,7 @@ unsigned smd_exchanges_poll(struct smd_comm *comm)
 	struct smd_exchanges *exchanges = comm->exchanges;
 	unsigned polled = 0;
 
-	if (!exchanges || exchanges->begun == 0) {
+	if (!exchanges || exchanges->begun == 0 || exchanges->over) {
 		return 0;
 	}
 	for (unsigned r = 0; r < comm->nranks; r++) {
@@ -494,14 +502,33 @@ unsigned smd_exchanges_poll(struct smd_comm *comm)
 	return polled;
 }
 
+static void close_lanes(struct smd_exchanges *exchanges)
+{
+	exchanges->over = true;
+	exchanges->meeting.failed = true;
+	if (exchanges->mesh) {
+		smd_exchanges_close_mesh(exchanges);
+		memset(exchanges->rx, 0, sizeof(exchanges->rx));
+		memset(exchanges->rx_result, 0, sizeof(exchanges->rx_result));
+	}
+}
+
+void smd_exchanges_end(struct smd_comm *comm)
+{
+	struct smd_exchanges *exchanges = comm->exchanges;
+
+	if (exchanges && !exchanges->over) {
+		close_lanes(exchanges);
+		smd_exchange_watch_needed(exchanges);
+	}
+}
+
 void smd_exchanges_close(struct smd_comm *comm)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
 
-	if (exchanges && exchanges->mesh) {
-		smd_exchanges_close_mesh(exchanges);
-		memset(exchanges->rx, 0, sizeof(exchanges->rx));
-		memset(exchanges->rx_result, 0, sizeof(exchanges->rx_result));
+	if (exchanges) {
+		close_lanes(exchanges);
 	}
 	if (exchanges && exchanges->watch) {
 		event_free(exchanges->watch);

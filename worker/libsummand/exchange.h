@@ -13,7 +13,9 @@
 
 struct smd_epoch;
 
-/* The mesh's lanes are closed; what is under way must be given up with the communicator. */
+/* The mesh's lanes are closed; servers do again what is under way (repair.h), */
+void smd_exchanges_end(struct smd_comm *comm);
+/* or it must be given up with the communicator. */
 void smd_exchanges_close(struct smd_comm *comm);
 
 /* Whether the operation is one, by the table of its epoch. */

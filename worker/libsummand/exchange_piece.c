@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "reduction_server/wire/request_text.h"
 
@@ -59,11 +60,56 @@ struct smd_exchange_piece *smd_exchange_piece_add(struct smd_exchanges *exchange
 		piece = malloc(sizeof(*piece));
 	}
 	if (piece) {
-		*piece = (struct smd_exchange_piece){.first = 0};
+		*piece = (struct smd_exchange_piece){.number = exchanges->next_number++};
 		TAILQ_INSERT_TAIL(&exchanges->list, piece, link);
 		exchanges->next = exchanges->next ? exchanges->next : piece;
 	}
 	return piece;
+}
+
+static void piece_free(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
+{
+	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
+		input_give_back(exchanges, piece->inputs[r]);
+	}
+	TAILQ_INSERT_HEAD(&exchanges->spare, piece, link);
+}
+
+/* ---- what is kept ---- */
+
+/* Its memory is that of an input, which is not needed any more. */
+static void piece_keep(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
+{
+	const struct smd_request *operation = piece->operation;
+	struct smd_exchange_input *input;
+
+	smd_operation_shape(operation, piece->chunk, &piece->shape);
+	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
+		input = piece->inputs[r];
+		if (input && !piece->result) {
+			piece->result = memcpy(input->bytes,
+				operation->recv + piece->first * operation->element_bytes,
+				piece->bytes);
+		} else {
+			input_give_back(exchanges, input);
+			piece->inputs[r] = NULL;
+		}
+	}
+	piece->operation = NULL;
+	TAILQ_INSERT_TAIL(&exchanges->kept, piece, link);
+}
+
+/* A rank begins none before it has those that were so many before: all ranks have begun whatever
+ * has a result. */
+static void forget_kept(struct smd_exchanges *exchanges)
+{
+	struct smd_exchange_piece *piece;
+
+	while ((piece = TAILQ_FIRST(&exchanges->kept)) != NULL &&
+		piece->number + SMD_PIECES_AT_ONCE < exchanges->done) {
+		TAILQ_REMOVE(&exchanges->kept, piece, link);
+		piece_free(exchanges, piece);
+	}
 }
 
 void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
@@ -73,7 +119,6 @@ void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange
 	}
 	TAILQ_REMOVE(&exchanges->list, piece, link);
 	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
-		input_give_back(exchanges, piece->inputs[r]);
 		if (exchanges->rx_result[r] == piece) {
 			exchanges->rx_result[r] = NULL;
 		}
@@ -82,7 +127,24 @@ void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange
 		exchanges->begun--;
 		exchanges->begun_bytes -= piece->bytes;
 	}
-	TAILQ_INSERT_HEAD(&exchanges->spare, piece, link);
+	if (piece->has_result && !exchanges->handed_on) {
+		piece_keep(exchanges, piece);
+		forget_kept(exchanges);
+	} else {
+		piece_free(exchanges, piece);
+	}
+}
+
+uint64_t smd_exchanges_missing(const struct smd_exchanges *exchanges)
+{
+	const struct smd_exchange_piece *piece;
+
+	TAILQ_FOREACH (piece, &exchanges->list, link) {
+		if (!piece->has_result) {
+			return piece->number;
+		}
+	}
+	return exchanges->next_number;
 }
 
 /* ---- what is asked for ---- */
@@ -158,7 +220,7 @@ uint64_t smd_exchanges_lost(const struct smd_comm *comm)
 	const struct smd_exchanges *exchanges = comm->exchanges;
 	const struct smd_exchange_piece *piece;
 
-	if (!exchanges || !exchanges->mesh) {
+	if (!exchanges || !exchanges->mesh || exchanges->handed_on) {
 		return SMD_COMM_NO_END;
 	}
 	TAILQ_FOREACH (piece, &exchanges->list, link) {
@@ -186,6 +248,7 @@ struct smd_exchanges *smd_exchanges_get(struct smd_comm *comm)
 	}
 	exchanges->comm = comm;
 	TAILQ_INIT(&exchanges->list);
+	TAILQ_INIT(&exchanges->kept);
 	TAILQ_INIT(&exchanges->spare);
 	TAILQ_INIT(&exchanges->waiting);
 	for (unsigned c = 0; c < SMD_EXCHANGE_LOG2S; c++) {
@@ -230,6 +293,10 @@ void smd_exchanges_free(struct smd_comm *comm)
 	if (!exchanges) {
 		return;
 	}
+	while ((piece = TAILQ_FIRST(&exchanges->kept)) != NULL) {
+		TAILQ_REMOVE(&exchanges->kept, piece, link);
+		piece_free(exchanges, piece);
+	}
 	while ((piece = TAILQ_FIRST(&exchanges->spare)) != NULL) {
 		TAILQ_REMOVE(&exchanges->spare, piece, link);
 		free(piece);
@@ -242,5 +309,6 @@ void smd_exchanges_free(struct smd_comm *comm)
 		smd_mesh_free(exchanges->mesh);
 	}
 	comm->exchanges = NULL;
+	free(exchanges->nothing);
 	free(exchanges);
 }

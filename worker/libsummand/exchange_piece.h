@@ -2,7 +2,8 @@
  * The *pieces* of exchanges (exchange.h): what is under way of each, the memory that it takes, and
  * who is waited for. All on the owner.
  *
- *     kept back -> begun -> has its result -> ended with its operation
+ *     kept back -> begun -> has its result -> its operation has returned, and it is kept, until all
+ *     ranks have it
  */
 #ifndef SMD_LIBSUMMAND_EXCHANGE_PIECE_H
 #define SMD_LIBSUMMAND_EXCHANGE_PIECE_H
@@ -16,7 +17,8 @@
 #define SMD_PIECE_BYTES_MIN    (64u << 10)  /* and of a piece that is not the only one, */
 #define SMD_PIECE_BYTES_MAX    (256u << 10) /* and at most: what is summed at once is in the caches \
 					     */
-/* Pieces that a rank has under way: so many, and bytes of them together. */
+/* A rank begins none that is so many after one whose result it lacks, and has at most so many bytes
+ * under way. */
 #define SMD_PIECES_AT_ONCE      16u
 #define SMD_PIECE_BYTES_AT_ONCE (2u << 20)
 
@@ -33,7 +35,11 @@ TAILQ_HEAD(smd_exchange_inputs, smd_exchange_input);
 /* One piece. */
 struct smd_exchange_piece {
 	TAILQ_ENTRY(smd_exchange_piece) link; /* of the communicator's, in order */
-	struct smd_request *operation;
+	uint64_t number;                      /* in the communicator: the same for all ranks */
+	struct smd_request *operation;        /* NULL: it has returned, */
+	struct smd_frame shape;               /* and was of this, */
+	uint8_t *result;                      /* and this is here; NULL: the hub's alone is kept */
+	uint64_t chunk;                       /* of its operation (operation.h) */
 	uint64_t first; /* element of it, */
 	uint64_t count; /* and so many */
 	size_t bytes;
@@ -43,7 +49,7 @@ struct smd_exchange_piece {
 	bool has_result;
 	bool receives;    /* the result is coming in */
 	unsigned missing; /* the hub: inputs */
-	bool asked;       /* others what they have begun (exchange_watch.h); */
+	uint64_t asked_ns; /* others were, what they have begun (exchange_watch.h); 0: not yet */
 	unsigned told;    /* how often who is late was named */
 	struct smd_exchange_input *inputs[SMD_MESH_RANKS_MAX];
 	struct smd_send sends[SMD_MESH_RANKS_MAX]; /* by whom they are for */
@@ -59,6 +65,7 @@ struct smd_meeting {
 	bool made;   /* this rank has all lanes; */
 	bool ready;  /* rank 0: so have all; */
 	bool failed; /* some rank cannot, or has a lane no more, so none does */
+	bool told;   /* what this rank has begun needs a lane that has ended: rank 0 knows */
 	/* Rank 0's: */
 	uint64_t asked_ns; /* then it has asked, */
 	uint32_t placed;   /* ranks that have said where they listen, by number, */
@@ -73,6 +80,17 @@ struct smd_exchanges {
 	bool has_lanes; /* or makes them: the mesh is not closed, and counts for the context's */
 	void (*lost)(struct smd_comm *comm);           /* one of its lanes has ended */
 	void (*made)(struct smd_comm *comm, bool all); /* it has all lanes, or never will */
+	/* What has been begun needs the lane to that rank, which has ended. */
+	void (*needed)(struct smd_comm *comm, unsigned rank);
+	struct smd_error why; /* it has ended; */
+	uint64_t needed_ns; /* some rank has found so: servers shall do again what is left; 0: none
+			     */
+	bool over;          /* there is no mesh any more: pieces are left to servers */
+	bool handed_on;     /* and these have them */
+	uint64_t next_number;            /* of a piece */
+	uint64_t done;                   /* the last number with a result, and one more */
+	struct smd_exchange_pieces kept; /* of operations that have returned, in order */
+	uint8_t *nothing; /* zeros, as many as a piece has: what is said of one that is not here */
 	struct smd_exchange_pieces list;
 	struct smd_exchange_piece *next;       /* the first that is kept back; NULL: none is */
 	unsigned begun;                        /* of these, */
@@ -105,9 +123,13 @@ static inline struct smd_exchanges *smd_exchanges_of(const struct smd_mesh_peer 
 	return (struct smd_exchanges *)peer->mesh->owner;
 }
 
-/* Adds a piece behind the others; NULL: out of memory. Ends it, however far it has come. */
+/* Adds a piece behind the others; NULL: out of memory. Ends it with its operation, however far it
+ * has come. */
 struct smd_exchange_piece *smd_exchange_piece_add(struct smd_exchanges *exchanges);
 void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece);
+
+/* The first piece that this rank has no result of, or the next one that it will have. */
+uint64_t smd_exchanges_missing(const struct smd_exchanges *exchanges);
 
 /* Room for what a rank contributes; NULL: out of memory. */
 struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchanges, size_t bytes);

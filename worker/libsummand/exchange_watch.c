@@ -1,4 +1,4 @@
-/* Names who is late, asks who may not agree, and gives up what a lost rank is needed for. */
+/* Names who is late, asks who may not agree, and has servers do what a lost lane is needed for. */
 #include "worker/libsummand/exchange_watch.h"
 
 #include <errno.h>
@@ -9,10 +9,12 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/wire/cursor.h"
+#include "worker/libsummand/epoch.h"
 
 #define LOOK_NS 500000000u
 #define ASK_NS  SMD_SECOND_NS       /* after so long, and so long before each word of who is late */
 #define WORD_NS (2 * SMD_SECOND_NS) /* for a server's word of what has happened to a rank */
+#define HAND_NS (20 * SMD_SECOND_NS) /* for servers to take over what is left */
 
 /* `open` of MESH 5: what has been begun as the operation. */
 enum { NOTHING, AN_EXCHANGE, SOMETHING_ELSE };
@@ -68,9 +70,11 @@ static void tell_late(struct smd_exchange_piece *piece)
 
 /* ---- what others have begun ---- */
 
-static void ask(const struct smd_exchange_piece *piece)
+/* Those that it needs, and that have said nothing for so long. */
+static void ask(const struct smd_exchange_piece *piece, uint64_t quiet_ns)
 {
 	const struct smd_comm *comm = piece->operation->comm;
+	uint64_t now = smd_clock_ns();
 
 	comm->exchanges->late[0] = '\0';
 	for (unsigned r = 0; r < comm->nranks; r++) {
@@ -82,7 +86,7 @@ static void ask(const struct smd_exchange_piece *piece)
 			.operation = piece->operation->sequence,
 			.offset = piece->first};
 
-		if (lane && smd_exchange_needs(piece, r)) {
+		if (lane && smd_exchange_needs(piece, r) && now - lane->heard_ns >= quiet_ns) {
 			(void)smd_lane_send_control(lane, &frame, NULL, 0);
 		}
 	}
@@ -165,27 +169,56 @@ int smd_exchange_watch_take(struct smd_mesh_peer *peer, const struct smd_frame *
 
 /* ---- what cannot be done ---- */
 
-/* Nobody else has said why, and says more. */
-static bool give_up_lost(struct smd_exchange_piece *piece, uint64_t now)
+/* It has asked a rank, which has said nothing since: a thread of that answers, whatever its caller
+ * does. Servers find out that the rank is gone, if it is. */
+static bool is_silent(const struct smd_exchanges *exchanges, const struct smd_exchange_piece *piece,
+	const struct smd_lane *lane, uint64_t now)
 {
-	struct smd_comm *comm = piece->operation->comm;
-	char text[SMD_ERROR_TEXT_MAX];
+	uint64_t limit = exchanges->comm->context->config.heartbeat_ms * (SMD_SECOND_NS / 1000);
 
-	for (unsigned r = 0; r < comm->nranks; r++) {
-		const struct smd_mesh_peer *peer = &comm->exchanges->mesh->peers[r];
+	return piece->asked_ns && now - piece->asked_ns > limit && lane->heard_ns < piece->asked_ns;
+}
 
-		if (smd_exchange_needs(piece, r) && !peer->lane && now - peer->lost_ns > WORD_NS) {
-			snprintf(text, sizeof(text),
-				"group %.80s: the connection between rank %u (%.60s) and rank %u "
-				"(%.60s) has ended (%s), so operation %llu cannot be done",
-				comm->group, comm->rank, comm->context->config.replica, r,
-				peer->name, peer->why,
-				(unsigned long long)piece->operation->sequence);
-			smd_comm_fault(comm, -ECONNRESET, text);
+/* Whether the piece needs a lane that has ended, and no server has said why. */
+static bool is_cut(struct smd_exchange_piece *piece, uint64_t now, unsigned *rank)
+{
+	struct smd_exchanges *exchanges = piece->operation->comm->exchanges;
+
+	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
+		struct smd_mesh_peer *peer = &exchanges->mesh->peers[r];
+
+		if (!smd_exchange_needs(piece, r)) {
+			continue;
+		}
+		if (peer->lane && is_silent(exchanges, piece, peer->lane, now)) {
+			smd_mesh_lose(peer, "it is silent");
+			return false; /* what is said of it comes first */
+		}
+		if (!peer->lane && now - peer->lost_ns > WORD_NS) {
+			*rank = r;
 			return true;
 		}
 	}
 	return false;
+}
+
+static void hand_on(struct smd_exchanges *exchanges, unsigned rank)
+{
+	struct smd_comm *comm = exchanges->comm;
+	const struct smd_mesh_peer *peer = &exchanges->mesh->peers[rank];
+
+	if (exchanges->meeting.told) {
+		return;
+	}
+	smd_error_set(&exchanges->why, ECONNRESET,
+		"the connection between rank %u (%.60s) and rank %u (%.60s) has ended (%s)",
+		comm->rank, comm->context->config.replica, rank, peer->name, peer->why);
+	smd_log(SMD_LOG_WARN, "libsummand",
+		"group %s: %s: reduction servers do what is left of its operations", comm->group,
+		exchanges->why.text);
+	exchanges->meeting.told = true;
+	exchanges->needed(comm, rank);
+	smd_exchange_watch_needed(exchanges);
 }
 
 /* A server has said that the communicator ends. What has been contributed before may still be on
@@ -208,7 +241,8 @@ static bool give_up_ended(struct smd_exchange_piece *piece, uint64_t now)
 			return true;
 		}
 	}
-	ask(piece);
+	/* Where a process has ended, a question would end what its kernel still sends. */
+	ask(piece, ASK_NS);
 	return false;
 }
 
@@ -230,18 +264,46 @@ static void look_at(struct smd_exchange_piece *piece, uint64_t now)
 {
 	uint64_t waited_ns = now - piece->begun_ns;
 	uint64_t late_ns = (piece->told + 1) * SMD_LATE_MOST_S * SMD_SECOND_NS;
+	unsigned rank;
 
-	if (give_up_ended(piece, now) || give_up_lost(piece, now)) {
+	if (give_up_ended(piece, now)) {
+		return;
+	}
+	if (is_cut(piece, now, &rank)) {
+		hand_on(piece->operation->comm->exchanges, rank);
 		return;
 	}
 	if (waited_ns >= ASK_NS && waited_ns < late_ns &&
-		(!piece->asked || waited_ns + ASK_NS >= late_ns)) {
-		piece->asked = true;
-		ask(piece);
+		(!piece->asked_ns || waited_ns + ASK_NS >= late_ns)) {
+		piece->asked_ns = now;
+		ask(piece, 0);
 	}
 	if (waited_ns >= late_ns) {
 		piece->told++;
 		tell_late(piece);
+	}
+}
+
+/* Rank 0 has servers take over, as soon as no other table is agreed on; all wait for that. */
+static void look_at_handing(struct smd_exchanges *exchanges, uint64_t now)
+{
+	struct smd_comm *comm = exchanges->comm;
+	const struct smd_epoch_table table = {.dead = comm->now->dead,
+		.scale = comm->now->scale,
+		.soon = true,
+		.ends_exchanges = true};
+	char text[SMD_ERROR_TEXT_MAX];
+
+	if (now - exchanges->needed_ns > HAND_NS) {
+		snprintf(text, sizeof(text),
+			"group %.80s: %.300s, and reduction servers have not taken over what was under way within %llu s",
+			comm->group,
+			exchanges->why.text[0] ? exchanges->why.text
+					       : "a connection between two ranks has ended",
+			(unsigned long long)(HAND_NS / SMD_SECOND_NS));
+		smd_comm_fault(comm, -ECONNRESET, text);
+	} else if (comm->rank == 0) {
+		(void)comm->change(comm, &table);
 	}
 }
 
@@ -252,10 +314,15 @@ static void watch_again(struct smd_exchanges *exchanges)
 	exchanges->watches = evtimer_add(exchanges->watch, &soon) == 0;
 }
 
+static bool is_handing(const struct smd_exchanges *exchanges)
+{
+	return exchanges->needed_ns && !exchanges->handed_on;
+}
+
 static void on_look(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_exchanges *exchanges = arg;
-	struct smd_exchange_piece *oldest = find_oldest(exchanges);
+	struct smd_exchange_piece *oldest = exchanges->over ? NULL : find_oldest(exchanges);
 
 	(void)fd;
 	(void)what;
@@ -263,9 +330,18 @@ static void on_look(evutil_socket_t fd, short what, void *arg)
 	if (oldest) {
 		look_at(oldest, smd_clock_ns());
 	}
-	if (exchanges->begun) {
+	if (is_handing(exchanges)) {
+		look_at_handing(exchanges, smd_clock_ns());
+	}
+	if ((exchanges->begun && !exchanges->over) || is_handing(exchanges)) {
 		watch_again(exchanges);
 	}
+}
+
+void smd_exchange_watch_needed(struct smd_exchanges *exchanges)
+{
+	exchanges->needed_ns = exchanges->needed_ns ? exchanges->needed_ns : smd_clock_ns();
+	smd_exchange_watch_begin(exchanges);
 }
 
 void smd_exchange_watch_begin(struct smd_exchanges *exchanges)

@@ -542,7 +542,9 @@ static int flow_finish_result(
 	if (flow->busy_ns) {
 		flow_measure(flow, operation, flow->rx_bytes);
 	}
-	if (operation) {
+	if (operation && operation->pieces) { /* which ranks have not done (exchange.h) */
+		operation->pieces_done += done;
+	} else if (operation) {
 		operation->chunks_done += done;
 	}
 	if (operation) { /* it may end here, or ask what it could not before this result */

@@ -365,6 +365,8 @@ static struct smd_epoch *comm_take_candidate(
 	struct smd_comm *comm, const struct smd_epoch_record *record)
 {
 	struct smd_epoch *epoch = comm->candidate;
+	struct smd_error error = {""};
+	int ret = 0;
 
 	comm->candidate = NULL;
 	epoch->first = record->first;
@@ -374,7 +376,13 @@ static struct smd_epoch *comm_take_candidate(
 			"a reduction server has ended the streams of the next epoch");
 		return NULL;
 	}
-	return epoch;
+	if (epoch->ends_exchanges) {
+		ret = smd_repair_exchanges(epoch, record->lost[0], &error);
+	}
+	if (ret) {
+		smd_group_fail_lost(comm, ret, error.text);
+	}
+	return ret ? NULL : epoch;
 }
 
 /* The same, after a loss. */
@@ -405,7 +413,8 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 	bool changes = comm->candidate && comm->candidate->id == record->id;
 	uint64_t back = smd_rescue_back(comm, record);
 	uint64_t leavers = record->dead & ~comm->now->dead;
-	bool drains = changes && comm->agreement.soon;
+	bool ends = changes && comm->candidate->ends_exchanges;
+	bool drains = changes && comm->agreement.soon && !ends;
 	char table[SMD_EPOCH_TEXT_MAX];
 	const struct smd_epoch *epoch;
 	bool rescued = smd_rescue_find(comm, record->id) != NULL;
@@ -436,6 +445,7 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 		comm->group, epoch->index, (unsigned long long)epoch->first, epoch->nserving,
 		back      ? ", of servers that are there again too"
 		: drains  ? " of servers that stay"
+		: ends    ? ", and no operations from rank to rank"
 		: changes ? " of other weights or chunks"
 			  : "",
 		(unsigned long long)epoch->nitems, table);
@@ -453,7 +463,7 @@ void smd_group_adopt(struct smd_comm *comm, const struct smd_epoch_record *recor
 	}
 	comm_leave_epochs(comm, record->oldest);
 	smd_epoch_memory_measure(comm);
-	comm_tuned(comm, changes && !back && !drains);
+	comm_tuned(comm, changes && !back && !drains && !ends);
 	smd_group_end_forming(comm);
 	/* Who was needed may have left with the servers that leave. */
 	smd_group_check_gone(comm, 0);

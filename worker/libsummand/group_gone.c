@@ -8,6 +8,7 @@
 #include "reduction_server/base/clock.h"
 #include "worker/libsummand/context.h"
 #include "worker/libsummand/epoch.h"
+#include "worker/libsummand/exchange_piece.h"
 #include "worker/libsummand/group_failure.h"
 
 /* Some shard that this rank has a stream to has not said anything of the kind. One that has come
@@ -35,10 +36,24 @@ static bool comm_has_whole_shard(const struct smd_comm *comm)
 	return false;
 }
 
+/* What ranks have begun among themselves may need nothing more of the one that is lost. */
+static bool comm_exchanges(struct smd_comm *comm)
+{
+	if (!comm->exchanges || !comm->exchanges->begun) {
+		return false;
+	}
+	for (unsigned i = 0; comm->end == SMD_COMM_NO_END && i < comm->base.nremotes; i++) {
+		if (comm->base.flows[i].gone) {
+			smd_group_end_by(&comm->base.flows[i], -ECONNRESET, comm->gone.text);
+		}
+	}
+	return comm->end != SMD_COMM_NO_END;
+}
+
 void smd_group_check_gone(struct smd_comm *comm, uint64_t last)
 {
 	if (!comm->gone.text[0] || comm_has_whole_shard(comm) ||
-		comm->rescue_from_gone(comm, last)) {
+		comm->rescue_from_gone(comm, last) || comm_exchanges(comm)) {
 		return;
 	}
 	smd_group_fail(comm, -ECONNRESET, comm->gone.text);

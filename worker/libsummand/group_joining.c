@@ -45,8 +45,10 @@ void smd_group_ask(struct smd_flow *flow)
 	};
 	uint8_t payload[SMD_CONTROL_MAX];
 
-	frame.window =
-		flow->epoch == comm->candidate || (comm->spare && flow->epoch == &comm->base);
+	/* Ranks go on without it where a shard refuses it; but not without what they must do again.
+	 */
+	frame.window = (flow->epoch == comm->candidate && !flow->epoch->ends_exchanges) ||
+		       (comm->spare && flow->epoch == &comm->base);
 	snprintf(join.group, sizeof(join.group), "%s", comm->group);
 	flow->asked = true;
 	smd_remote_send_frame(flow->remote, &frame, payload, smd_join_encode(&join, payload));

@@ -18,10 +18,8 @@ bool smd_history_takes(const struct smd_deal *deal, unsigned nranks, size_t byte
 
 int smd_history_create(struct smd_history *history)
 {
-	/* Pages that are not used cost nothing. */
-	history->bytes = smd_cache_lines_allocate(SMD_HISTORY_BYTES);
 	history->entries = calloc(SMD_HISTORY_ENTRIES, sizeof(*history->entries));
-	return history->bytes && history->entries ? 0 : -ENOMEM;
+	return history->entries ? 0 : -ENOMEM;
 }
 
 void smd_history_destroy(struct smd_history *history)
@@ -44,14 +42,20 @@ void smd_history_release(struct smd_history *history)
 		if (!smd_kept_is_stable(kept)) {
 			return;
 		}
-		history->freed = kept->end;
-		history->used -= kept->length;
+		history->freed = kept->copied ? kept->end : history->freed;
+		history->used -= kept->copied;
 		history->first++;
 	}
 }
 
 uint8_t *smd_history_room(struct smd_history *history, size_t bytes)
 {
+	if (!history->bytes) { /* many communicators never keep anything */
+		history->bytes = smd_cache_lines_allocate(SMD_HISTORY_BYTES);
+	}
+	if (!history->bytes) {
+		return NULL;
+	}
 	if (history->used == 0) { /* begin with memory that has just been used */
 		history->at = 0;
 		history->freed = 0;
@@ -73,7 +77,16 @@ void smd_history_add(struct smd_history *history, const uint8_t *room)
 	struct smd_kept *kept = smd_history_entry(history, history->next++);
 
 	kept->bytes = room;
+	kept->copied = kept->length;
 	kept->end = smd_cache_lines((size_t)(room - history->bytes) + kept->length);
 	history->at = kept->end;
 	history->used += kept->length;
+}
+
+void smd_history_add_outside(struct smd_history *history)
+{
+	struct smd_kept *kept = smd_history_entry(history, history->next++);
+
+	kept->copied = 0;
+	kept->end = history->at;
 }

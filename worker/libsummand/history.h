@@ -24,6 +24,7 @@ struct smd_flow;
 #define SMD_HISTORY_COPY_SLOW (512u << 10)
 #define SMD_HISTORY_SLOW_MBPS 25000u
 #define SMD_HISTORY_ENTRIES   1024u
+#define SMD_HISTORY_OUTSIDE   16u /* of these, at most, have bytes that are elsewhere */
 
 /* A chunk of an operation that has returned. */
 struct smd_kept {
@@ -35,11 +36,12 @@ struct smd_kept {
 	uint32_t length;   /* of `bytes`: */
 	bool is_result;    /* the result, or the input */
 	uint32_t received; /* bytes of the result that comes back, which is dropped */
-	size_t end;        /* in the ring, behind its last cache line */
+	uint32_t copied;   /* bytes in the ring: all, or 0 where they are elsewhere, */
+	size_t end;        /* and there, behind the last cache line */
 };
 
 struct smd_history {
-	uint8_t *bytes;           /* NULL: there is none */
+	uint8_t *bytes;           /* NULL: nothing was kept yet */
 	struct smd_kept *entries; /* entry k at k mod SMD_HISTORY_ENTRIES */
 	uint64_t first;
 	uint64_t next;
@@ -72,11 +74,13 @@ static inline bool smd_history_is_empty(const struct smd_history *history)
 	return history->first == history->next;
 }
 
-/* Room for so many bytes in one piece; NULL: there is none now. */
+/* Room for so many bytes in one piece; NULL: there is none now, or no memory. */
 uint8_t *smd_history_room(struct smd_history *history, size_t bytes);
 
-/* The entry at `next` is one, with `length` bytes at that room. */
+/* The entry at `next` is one, with `length` bytes at that room; */
 void smd_history_add(struct smd_history *history, const uint8_t *room);
+/* or with `bytes` that stay where they are. */
+void smd_history_add_outside(struct smd_history *history);
 
 /* Whether all ranks are known to have its result. */
 bool smd_kept_is_stable(const struct smd_kept *kept);

@@ -11,6 +11,7 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/exchange.h"
+#include "worker/libsummand/exchange_watch.h"
 
 #define LANES_MAX 64 /* of a process, to other ranks */
 #define ANSWER_S  10 /* for all ranks to say that they have met, or cannot */
@@ -109,6 +110,7 @@ static void tell_why(const struct smd_comm *comm, const char *why)
 
 static void meeting_made(struct smd_comm *comm, bool all);
 static void meeting_lost(struct smd_comm *comm);
+static void meeting_needed(struct smd_comm *comm, unsigned rank);
 
 static bool make_mesh(struct smd_exchanges *exchanges)
 {
@@ -124,6 +126,7 @@ static bool make_mesh(struct smd_exchanges *exchanges)
 	if (!why) {
 		exchanges->made = meeting_made;
 		exchanges->lost = meeting_lost;
+		exchanges->needed = meeting_needed;
 		exchanges->mesh = smd_mesh_create(context->progress.base, &context->config, address,
 			comm->nranks, comm->rank, &smd_exchange_mesh_user, exchanges, &error);
 		why = exchanges->mesh ? NULL : error.text;
@@ -210,7 +213,12 @@ static void fail(struct smd_exchanges *exchanges, unsigned rank)
 {
 	struct smd_meeting *meeting = &exchanges->meeting;
 
-	if (!meeting->failed && rank) {
+	if (!meeting->failed && meeting->ready) {
+		smd_log(SMD_LOG_INFO, "libsummand",
+			"group %s: no more operations go from rank to rank: rank %u has lost a "
+			"connection",
+			exchanges->comm->group, rank);
+	} else if (!meeting->failed && rank) {
 		smd_log(SMD_LOG_INFO, "libsummand",
 			"group %s: small operations do not go from rank to rank: rank %u cannot, "
 			"as its log says (SUMMAND_LOG=info)",
@@ -325,6 +333,27 @@ static void meeting_lost(struct smd_comm *comm)
 	}
 }
 
+/* It is said once. */
+static void meeting_needed(struct smd_comm *comm, unsigned rank)
+{
+	const uint64_t needed[] = {0, rank};
+
+	if (comm->rank) {
+		say_meets(comm->exchanges, needed, 2);
+	}
+}
+
+/* Rank 0: so another one finds. */
+static void take_needed(struct smd_exchanges *exchanges, const struct smd_epoch_message *message)
+{
+	if (!exchanges->needed_ns) {
+		smd_error_set(&exchanges->why, ECONNRESET,
+			"the connection between rank %u and rank %llu has ended", message->rank,
+			(unsigned long long)message->streams[1]);
+	}
+	smd_exchange_watch_needed(exchanges);
+}
+
 bool smd_meeting_is_ready(const struct smd_comm *comm)
 {
 	return comm->exchanges && comm->exchanges->meeting.ready && smd_meeting_holds(comm);
@@ -361,7 +390,10 @@ int smd_meeting_take(
 	if (message->kind == SMD_EPOCH_MEET) {
 		return take_meet(comm, message, error);
 	}
-	if (exchanges && exchanges->meeting.id == message->id && !exchanges->meeting.failed) {
+	if (exchanges && exchanges->meeting.id == message->id && message->nstreams == 2) {
+		take_needed(exchanges, message);
+	} else if (exchanges && exchanges->meeting.id == message->id &&
+		   !exchanges->meeting.failed) {
 		take_meets(exchanges, message);
 	}
 	return 0;

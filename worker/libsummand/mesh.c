@@ -212,6 +212,11 @@ static void peer_on_closed(void *owner, int err, const char *reason)
 	give_up(peer->mesh, why);
 }
 
+void smd_mesh_lose(struct smd_mesh_peer *peer, const char *why)
+{
+	peer_on_closed(peer, -ETIMEDOUT, why);
+}
+
 static const struct smd_lane_callbacks peer_callbacks = {
 	.on_open = peer_on_open,
 	.on_header = peer_on_header,

@@ -99,6 +99,9 @@ struct smd_mesh *smd_mesh_create(struct event_base *base, const struct smd_confi
  * mesh that has given up, or is closed, stays so. */
 void smd_mesh_connect(struct smd_mesh *mesh, uint64_t id, const struct smd_mesh_place *places);
 
+/* Closes a lane that is made, as if it had ended so: on_lost() follows. Not inside a callback. */
+void smd_mesh_lose(struct smd_mesh_peer *peer, const char *why);
+
 /* Closes all lanes, each send's done() is called; nothing is told of it. May be called inside any
  * callback. */
 void smd_mesh_close(struct smd_mesh *mesh);

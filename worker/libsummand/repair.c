@@ -6,6 +6,8 @@
 
 #include "worker/libsummand/exchange.h"
 
+_Static_assert(SMD_PIECES_AT_ONCE <= SMD_HISTORY_OUTSIDE, "the history has room for pieces");
+
 struct cut {
 	const uint64_t *lost; /* how far each has come; */
 	unsigned nlost;       /* of the others, nothing has */
@@ -73,7 +75,26 @@ static int check_operation(const struct smd_request *operation, struct smd_error
 	return why ? refuse(error, why) : 0;
 }
 
-/* Those of the operation's chunks that were lost with the servers that the epoch is without. */
+/* What ranks have not all done of an operation that was to go from rank to rank. */
+static int find_lost_pieces(
+	struct smd_request *operation, const struct smd_epoch *without, struct losses *losses)
+{
+	const struct smd_exchange_piece *piece = operation->first_piece;
+	int ret = 0;
+
+	for (unsigned i = 0; ret == 0 && i < operation->pieces; i++) {
+		if (piece->number >= without->pieces_from) {
+			ret = losses_add(losses,
+				&(struct lost){operation->sequence, 0, piece->chunk,
+					{operation, NULL, piece->chunk, piece->has_result}});
+		}
+		piece = TAILQ_NEXT(piece, link);
+	}
+	return ret;
+}
+
+/* Those of the operation's chunks that were lost with the servers that the epoch is without, or
+ * with the ranks' mesh. */
 static int find_lost(struct smd_request *operation, const struct smd_epoch *without,
 	struct losses *losses, struct smd_error *error)
 {
@@ -81,6 +102,9 @@ static int find_lost(struct smd_request *operation, const struct smd_epoch *with
 	size_t before = losses->count;
 	int ret = 0;
 
+	if (without->ends_exchanges) {
+		return find_lost_pieces(operation, without, losses);
+	}
 	for (uint64_t g = operation->first_chunk;
 		ret == 0 && g < operation->first_chunk + operation->nchunks; g++) {
 		struct smd_flow *flow = smd_epoch_flow_of(home, g);
@@ -237,6 +261,61 @@ int smd_repair_add(struct smd_comm *comm, const struct smd_epoch_record *record,
 	return ret == -ENOMEM ? smd_error_set(error, ENOMEM, "out of memory") : ret;
 }
 
+/* ---- what ranks have begun among themselves ---- */
+
+/* Pieces of operations that have returned. */
+static int find_kept_pieces(
+	struct smd_comm *comm, const struct smd_epoch *without, struct losses *losses)
+{
+	struct smd_history *history = &comm->history;
+	struct smd_exchanges *exchanges = comm->exchanges;
+	const struct smd_exchange_piece *piece;
+	int ret = 0;
+
+	TAILQ_FOREACH (piece, &exchanges->kept, link) {
+		struct smd_kept *kept = smd_history_entry(history, history->next);
+
+		if (ret || piece->number < without->pieces_from) {
+			continue; /* of the others, SMD_PIECES_AT_ONCE at most, there is room */
+		}
+		*kept = (struct smd_kept){.chunk = piece->chunk,
+			.shape = piece->shape,
+			.bytes = piece->result ? piece->result : exchanges->nothing,
+			.length = (uint32_t)piece->bytes,
+			.received = (uint32_t)piece->bytes,
+			.is_result = piece->result != NULL};
+		smd_history_add_outside(history);
+		ret = losses_add(losses, &(struct lost){piece->shape.operation, 0, piece->chunk,
+						 {NULL, kept, piece->chunk, true}});
+	}
+	return ret;
+}
+
+int smd_repair_exchanges(struct smd_epoch *epoch, uint64_t from, struct smd_error *error)
+{
+	struct smd_comm *comm = epoch->comm;
+	struct smd_exchanges *exchanges = comm->exchanges;
+	struct losses losses = {NULL, 0, 0};
+	struct smd_request *operation;
+	int ret = 0;
+
+	epoch->pieces_from = from;
+	if (!exchanges || exchanges->handed_on) {
+		return 0;
+	}
+	exchanges->handed_on = true;
+	exchanges->nothing = calloc(1, SMD_PIECE_BYTES_MAX);
+	ret = exchanges->nothing ? find_kept_pieces(comm, epoch, &losses) : -ENOMEM;
+	TAILQ_FOREACH (operation, &comm->operations, link) {
+		if (ret == 0 && operation->laid && operation->sequence < epoch->first) {
+			ret = find_lost(operation, epoch, &losses, error);
+		}
+	}
+	ret = ret ? ret : deal_losses(epoch, &losses);
+	free(losses.each);
+	return ret ? smd_error_set(error, -ret, "out of memory") : 0;
+}
+
 static struct smd_epoch *epoch_of(struct smd_comm *comm, uint64_t sequence)
 {
 	struct smd_epoch *found = &comm->base;
@@ -269,14 +348,13 @@ int smd_repair_lay(struct smd_request *operation, struct smd_error *error)
 		home->deal, comm->nranks, operation->count * operation->element_bytes);
 	operation->first_chunk = home->next_chunk;
 	if (smd_exchange_takes(operation, home)) {
-		operation->nchunks = 0;
+		operation->nchunks = 0; /* in its home; its pieces may be dealt to later epochs */
 		ret = smd_exchange_lay(operation);
-		operation->laid = ret == 0;
-		return ret ? smd_error_set(error, ENOMEM, "out of memory") : 0;
+	} else {
+		smd_exchange_refuse(operation);
 	}
-	smd_exchange_refuse(operation);
 	home->next_chunk += operation->nchunks;
-	operation->laid = true;
+	operation->laid = ret == 0;
 	for (struct smd_epoch *epoch = home->next; ret == 0 && epoch; epoch = epoch->next) {
 		struct losses losses = {NULL, 0, 0};
 

@@ -26,6 +26,12 @@ struct smd_epoch_record {
 int smd_repair_add(struct smd_comm *comm, const struct smd_epoch_record *record,
 	struct smd_epoch **out, struct smd_error *error);
 
+/*
+ * The epoch is the next one, and ranks have no mesh any more: deals it what not all ranks have of
+ * exchanges, from piece `from` on. 0, or -ENOMEM with a text.
+ */
+int smd_repair_exchanges(struct smd_epoch *epoch, uint64_t from, struct smd_error *error);
+
 /* Gives an operation's chunks their numbers, in the epoch that it begins in and in later ones. 0 or
  * -errno, as above. */
 int smd_repair_lay(struct smd_request *operation, struct smd_error *error);

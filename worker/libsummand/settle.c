@@ -152,7 +152,8 @@ bool smd_settle(struct smd_request *operation)
 	/* All ranks ask of a large one, whatever they have; else each has its own reason. */
 	settle.alone = small || operation->repaired;
 	if (small && !operation->repaired && operation_contribution(operation, &settle.from) &&
-		SMD_HISTORY_ENTRIES - (history->next - history->first) >= settle.chunks) {
+		history->next - history->first + settle.chunks <=
+			SMD_HISTORY_ENTRIES - SMD_HISTORY_OUTSIDE) {
 		settle.step = COPY;
 		settle_each(&settle);
 		if (!settle.failed) {
