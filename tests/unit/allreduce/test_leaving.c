@@ -14,8 +14,9 @@
 #include "tests/unit/allreduce/raw.h"
 #include "worker/libsummand/context.h"
 
-#ifdef __SANITIZE_THREAD__
-enum { AGAIN = 500 }; /* it is on one thread; other trees see that numbers come to their end */
+/* For each communicator's history the address sanitizer writes half a megabyte of its own. */
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+enum { AGAIN = 500 }; /* the other tree sees that numbers come to their end */
 #else
 enum { AGAIN = 5000 };
 #endif
@@ -94,9 +95,9 @@ static void a_context_has_4096_communicators_at_most(void **state)
 	char name[32];
 
 	(void)state;
-	if (AGAIN < SMD_COMMS_MAX) {
-		skip();
-	}
+#ifdef __SANITIZE_THREAD__
+	skip(); /* it is on one thread */
+#endif
 	pool_start(&pool, "tcp", 1, &config);
 	context = context_over_tcp(&pool);
 	for (unsigned i = 0; i < SMD_COMMS_MAX; i++) {

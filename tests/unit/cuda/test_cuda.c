@@ -23,7 +23,7 @@
 
 /* ---- results ---- */
 
-#ifdef __SANITIZE_THREAD__
+#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 static const size_t counts[] = {0, 1, 3, 1000, 4096, 70001, 300007}; /* many chunks */
 #else
 static const size_t counts[] = {0, 1, 3, 1000, 4096, 70001, 1200007};
