@@ -5,6 +5,7 @@ import errno
 import json
 import sys
 import time
+import weakref
 
 import torch
 import torch.distributed as dist
@@ -193,6 +194,17 @@ def beside_gloo(rank, size):
         same("new_group", tensor, torch.full((3,), 2.0))
 
 
+def give_up_coalescing(received, before, after):
+    """As where a program raises within torch's coalescing manager, which then never says that it ends. Returns a sum of after that,
+    which has been waited for."""
+    dist.group.WORLD.start_coalescing()
+    for work in [dist.irecv(received, before, tag=1), dist.isend(torch.zeros(3), after, tag=1)]:
+        work.wait()
+    work = dist.all_reduce(torch.ones(5000), async_op=True)
+    work.wait()
+    return work
+
+
 def messages(rank, size):
     """By tags, whatever their order; from whoever comes; and several that are one, as torch coalesces them."""
     if rank == 0:
@@ -227,6 +239,17 @@ def messages(rank, size):
     same("a sum of several that are one", summed, torch.full((2,), float(size)))
     group.start_coalescing()
     group.end_coalescing().wait()  # of none
+    given_up = weakref.ref(give_up_coalescing(received, before, after))
+    limit = time.monotonic() + 30
+    while given_up() is not None:  # the group's threads let go of it when they are through
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+    group.start_coalescing()
+    dist.all_reduce(summed, async_op=True)
+    work = group.end_coalescing()
+    work.wait()
+    same("a sum after several that were given up", summed, torch.full((2,), float(size * size)))
+    assert [len(tensor) for tensor in work.result()] == [2], work.result()
     for k in range(3):  # which waits for each, and torch coalesces where it can
         values = torch.full((3,), float(10 * rank + k))
         parts = [dist.P2POp(dist.isend, values, after), dist.P2POp(dist.irecv, received, before)]

@@ -1,6 +1,7 @@
 /* CollNet on memory of GPUs in the NCCL plugin: nothing but network cards touches it. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "tests/unit/cuda/gdr_machine.h"
 #include "tests/unit/cuda/gdr_memory.h"
@@ -21,6 +22,7 @@ struct node {
 	bool device;
 	bool floats;    /* are summed, and nothing else */
 	bool registers; /* memory of the program's own, which is then summed where it is */
+	bool whole;     /* more of it than an operation takes, and nothing else */
 	pthread_t thread;
 };
 
@@ -184,6 +186,84 @@ static void coll_overlapping(struct node *node)
 	memory_free(&whole);
 }
 
+enum { PIECE = 1 << 18 }; /* elements that are filled and looked at together */
+
+static int32_t whole_value(size_t i)
+{
+	return (int32_t)(i % 1000003);
+}
+
+static void whole_fill(struct node *node, struct memory *memory, int32_t *piece)
+{
+	for (size_t at = 0; at < memory->bytes; at += PIECE * sizeof(*piece)) {
+		for (size_t i = 0; i < PIECE; i++) {
+			piece[i] = whole_value(at / sizeof(*piece) + i) * (node->rank + 1);
+		}
+		memory_put(memory, at, piece, PIECE * sizeof(*piece));
+	}
+}
+
+static void whole_check(const struct memory *memory, int32_t *piece)
+{
+	for (size_t at = 0; at < memory->bytes; at += PIECE * sizeof(*piece)) {
+		memory_get(memory, at, piece, PIECE * sizeof(*piece));
+		for (size_t i = 0; i < PIECE; i++) {
+			CHECK(piece[i] == whole_value(at / sizeof(*piece) + i) * 3);
+		}
+	}
+}
+
+/* As NCCL sums a registered buffer that is larger: by operations of the most that one takes, and
+ * one of what is left, of which several are in flight. */
+static void coll_whole(struct node *node)
+{
+	const size_t most = (size_t)1 << 30;
+	int32_t *piece = malloc(PIECE * sizeof(*piece));
+	struct memory memory;
+	void *requests[2];
+	size_t at = 0;
+
+	memory_create(&memory, node->device, most + most / 8);
+	CHECK(REGISTER(COLL, node->comm, &memory) == NCCL_SUCCESS);
+	whole_fill(node, &memory, piece);
+	for (int k = 0; k < 2; k++) {
+		size_t bytes = memory.bytes - at < most ? memory.bytes - at : most;
+
+		CHECK(COLL.iallreduce(node->comm, memory.data + at, memory.data + at,
+			      bytes / sizeof(*piece), TYPE_INT32, SUM_OP, memory.mhandle,
+			      memory.mhandle, &requests[k]) == NCCL_SUCCESS);
+		CHECK(requests[k] != NULL);
+		at += bytes;
+	}
+	CHECK(at == memory.bytes);
+	for (int k = 0; k < 2; k++) {
+		coll_finish(requests[k]);
+	}
+	whole_check(&memory, piece);
+	CHECK(COLL.deregMr(node->comm, memory.mhandle) == NCCL_SUCCESS);
+	memory_free(&memory);
+	free(piece);
+}
+
+static void node_connect(struct node *node)
+{
+	CHECK(COLL.connect(node->handles, NODES, node->rank, node->listening, &node->comm) ==
+		NCCL_SUCCESS);
+	CHECK(COLL.closeListen(node->listening) == NCCL_SUCCESS);
+}
+
+static void *node_run_whole(void *arg)
+{
+	struct node *node = arg;
+
+	gpu_enter(0);
+	node_connect(node);
+	coll_whole(node);
+	CHECK(COLL.closeColl(node->comm) == NCCL_SUCCESS);
+	gpu_leave();
+	return NULL;
+}
+
 static void *node_run(void *arg)
 {
 	static const size_t counts[] = {1, 7, 1000, 5000, 200001};
@@ -192,9 +272,7 @@ static void *node_run(void *arg)
 	void *sends;
 
 	gpu_enter(0); /* as NCCL's threads have it */
-	CHECK(COLL.connect(node->handles, NODES, node->rank, node->listening, &node->comm) ==
-		NCCL_SUCCESS);
-	CHECK(COLL.closeListen(node->listening) == NCCL_SUCCESS);
+	node_connect(node);
 	memory_create(&memory, node->device, 4 << 20);
 	CHECK(REGISTER(COLL, node->comm, &memory) == NCCL_SUCCESS);
 	sends = memory.mhandle;
@@ -239,7 +317,8 @@ static void nodes_run_as(struct node like, bool first, bool second)
 		for (int other = 0; other < NODES; other++) {
 			nodes[r].handles[other] = handles[other];
 		}
-		CHECK(pthread_create(&nodes[r].thread, NULL, node_run, &nodes[r]) == 0);
+		CHECK(pthread_create(&nodes[r].thread, NULL, like.whole ? node_run_whole : node_run,
+			      &nodes[r]) == 0);
 	}
 	for (int r = 0; r < NODES; r++) {
 		pthread_join(nodes[r].thread, NULL);
@@ -298,7 +377,15 @@ static void registered_buffers_are_summed_where_they_are(void **state)
 	assert_int_equal(card_counts().registered, 0);
 }
 
-int main(void)
+static void what_is_larger_than_an_operation_is_summed_by_several(void **state)
+{
+	(void)state;
+	nodes_run_as((struct node){.whole = true}, true, true);
+	assert_int_equal(card_counts().from_host, 0);
+	assert_int_equal(card_counts().to_host, 0);
+}
+
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		MACHINE_TEST(operations_of_every_size_on_gpus),
@@ -306,10 +393,15 @@ int main(void)
 		MACHINE_TEST(float32_crosses_as_it_is_whatever_SUMMAND_WIRE_says),
 		MACHINE_TEST(registered_buffers_are_summed_where_they_are),
 	};
+	const struct CMUnitTest whole[] = {
+		MACHINE_TEST(what_is_larger_than_an_operation_is_summed_by_several),
+	};
 	int ret;
 
 	machine_start(FAKE_DRIVER);
-	ret = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = argc > 1 && strcmp(argv[1], "--whole") == 0
+		      ? cmocka_run_group_tests(whole, NULL, NULL)
+		      : cmocka_run_group_tests(tests, NULL, NULL);
 	machine_stop();
 	return ret;
 }

@@ -112,10 +112,19 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         self._lock = threading.Lock()
         self._shown = None  # what its future's callbacks are of
         self._small = sum(each.numel() * each.element_size() for each in tensors) <= SMALL_BYTES
+        self._coalesced = {}  # by which it may be waited for with others
         kept[id(self)] = self
+
+    def coalesce(self, works):
+        self._coalesced = works
+        works[id(self)] = self
 
     def release(self):
         self._kept.pop(id(self), None)
+
+    def _leave_the_others(self):
+        """Somebody waits for it alone."""
+        self._coalesced.pop(id(self), None)
 
     def is_completed(self):
         return self._future.done()
@@ -157,6 +166,7 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         try:
             (self._shown or self._future).wait()
         finally:
+            self._leave_the_others()
             if not self._small:
                 self.release()
         return True
@@ -178,6 +188,7 @@ class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
         return self._tensors
 
     def get_future(self):
+        self._leave_the_others()
         self.release()
         with self._lock:
             # then() makes an exception one that torch's C++ sees; it takes that of a bare future for a result.
@@ -310,7 +321,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         self._limit = timeout.total_seconds()
         self._kept = {}  # works, which torch may still wait for
         self._done = collections.deque()
-        self._coalesced = None  # what has begun since torch said that it is to be one
+        self._coalesced = None  # what has begun since torch said that it is to be one, and nobody has waited for
         self._unclaimed = collections.deque()  # of gloo's, in the order of their beginning
         self._started = InOrder("summand-torch", _finisher(self._done))
 
@@ -458,12 +469,13 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         return self._copied(lambda *ours: self._gloo.recv_anysource(list(ours), tag), tensors, tensors)
 
     def start_coalescing(self, _device=None):
-        self._coalesced = []
+        """It may be that no end follows: torch says none where the program raises before."""
+        self._coalesced = {}
 
     def end_coalescing(self, _device=None, *_works):
         """What has begun since then is one to be waited for: on a thread of its own, as there may be messages among it that come
         late."""
-        works, self._coalesced = self._coalesced or [], None
+        works, self._coalesced = list((self._coalesced or {}).values()), None
         tensors = [tensor for work in works for tensor in getattr(work, "_tensors", [])]
         work = _Work(device.future(tensors), tensors, self._kept, self._limit, self._communicator)
         self._started.put_beside((work, works, []))
@@ -534,7 +546,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
 
     def _begun(self, work):
         if self._coalesced is not None:
-            self._coalesced.append(work)
+            work.coalesce(self._coalesced)
         return work
 
     def __del__(self):
