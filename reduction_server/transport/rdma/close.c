@@ -111,10 +111,30 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 	free(lane);
 }
 
+_Static_assert(SMD_RDMA_REJECTION_MAX == SMD_VERBS_PRIVATE_MAX, "a rejection has room");
+
+void smd_rdma_reject(struct rdma_cm_id *id, const char *text, bool again)
+{
+	uint8_t bytes[SMD_RDMA_REJECTION_MAX];
+	size_t length = smd_rdma_rejection_encode(text, again, bytes);
+
+	(void)smd_verbs_reject(id, bytes, (uint8_t)length); /* or it waits until it has enough */
+}
+
+static void lane_reject(struct rdma_lane *lane)
+{
+	const char *why = lane->reason[0] ? lane->reason : "it was closed before it was made";
+
+	smd_rdma_reject(lane->id, why, !lane->accepting.in_vain);
+}
+
 /* What the kernel and the driver have to do, on this thread or on the maker's: the connection
  * manager tells the other end, and afterwards nobody reads or writes. */
 static void lane_take_back(struct rdma_lane *lane)
 {
+	if (lane->id && lane->accepting.due) {
+		lane_reject(lane);
+	}
 	if (lane->id) {
 		smd_verbs_id_destroy(lane->id);
 	}

@@ -109,20 +109,21 @@ static void lane_on_response(struct rdma_lane *lane, const struct smd_verbs_even
 	lane->callbacks->on_open(lane->owner);
 }
 
+/* What the other end's connection manager refuses by itself, it may take when it is asked again. */
 static void lane_on_rejected(struct rdma_lane *lane, const struct smd_verbs_event *event)
 {
-	/* A refusal without a text has zeros in its place. */
-	size_t length = strnlen((const char *)event->private_data, event->private_length);
 	char text[SMD_ERROR_TEXT_MAX];
+	bool again;
 
 	if (event->status == REJECTED_NOBODY) {
 		smd_rdma_lane_end(lane, -ECONNREFUSED, "Connection refused");
-	} else if (event->status == REJECTED_BY_END && length) {
-		smd_text_decode(event->private_data, length, text);
-		smd_rdma_lane_end(lane, -ECONNREFUSED, text);
+	} else if (event->status == REJECTED_BY_END &&
+		   smd_rdma_rejection_decode(
+			   event->private_data, event->private_length, text, &again)) {
+		smd_rdma_lane_end(lane, again ? -EAGAIN : -ECONNREFUSED, text);
 	} else {
 		snprintf(text, sizeof(text), "the request was rejected (reason %d)", event->status);
-		smd_rdma_lane_end(lane, -ECONNREFUSED, text);
+		smd_rdma_lane_end(lane, -EAGAIN, text);
 	}
 }
 
@@ -303,20 +304,19 @@ int smd_rdma_connect(struct event_base *base, const char *address, const struct 
 
 /* ---- the end that is asked ---- */
 
-/* Whoever asks again and again does not fill the log. */
-static void lane_tell_unaccepted(const struct rdma_lane *lane, const char *text)
+/* Said here, and to who has asked when the lane is closed. Whoever asks again and again does not
+ * fill the log. */
+static void lane_tell_unaccepted(struct rdma_lane *lane, int err, const char *text)
 {
 	smd_log_peer(SMD_LOG_WARN, "rdma", "", "%s: %s", lane->peer, text);
+	snprintf(lane->reason, sizeof(lane->reason), "%s", text);
+	lane->accepting.in_vain = !smd_transport_error_passes(err);
 }
 
 /* Its queue pair is joined, and takes what comes as soon as the other end knows of it. */
 static void lane_begin_accept(struct rdma_lane *lane)
 {
-	if (lane->patience) {
-		event_del(lane->patience);
-	}
 	lane->accepting.number = lane->pair.qp->qp_num;
-	lane->lane.opening = false;
 	smd_rdma_lane_open(lane);
 }
 
@@ -329,12 +329,13 @@ static int lane_accept(struct rdma_lane *lane, struct smd_error *error)
 	lane_greet(lane, greeting);
 	ret = smd_verbs_accept(lane->id, lane->accepting.number, greeting, sizeof(greeting),
 		lane->loop->settings.patience);
+	lane->accepting.due = ret != 0;
 	return ret ? smd_error_set(error, -ret, "rdma: cannot accept: %s", strerror(-ret)) : 0;
 }
 
 static void lane_cannot_accept(struct rdma_lane *lane, int err, const char *text)
 {
-	lane_tell_unaccepted(lane, text);
+	lane_tell_unaccepted(lane, err, text);
 	smd_rdma_lane_end(lane, err, text);
 }
 
@@ -351,12 +352,25 @@ static void job_accept(struct rdma_job *job)
 		lane->making.unwanted ? -ECANCELED : lane_accept(lane, &lane->accepting.error);
 }
 
+/* From now on the other end owes HELLO. */
+static void lane_is_accepted(struct rdma_lane *lane)
+{
+	event_del(lane->patience);
+	lane->lane.opening = false;
+}
+
 static void job_on_accepted(struct rdma_job *job)
 {
 	struct rdma_lane *lane = lane_of_job(job);
 
-	if (lane->accepting.ret && !lane->closed && !lane->ended) {
+	lane->accepting.under_way = false;
+	if (lane->closed || lane->ended) {
+		return;
+	}
+	if (lane->accepting.ret) {
 		lane_cannot_accept(lane, lane->accepting.ret, lane->accepting.error.text);
+	} else {
+		lane_is_accepted(lane);
 	}
 }
 
@@ -368,6 +382,7 @@ static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
 		return;
 	}
 	lane_begin_accept(lane);
+	lane->accepting.under_way = true;
 	lane->accepting.job = (struct rdma_job){
 		.run = job_accept, .done = job_on_accepted, .urgent = true}; /* as who joins */
 	smd_rdma_maker_give(lane->loop->maker, &lane->accepting.job);
@@ -386,10 +401,15 @@ static void lane_on_making_time(evutil_socket_t fd, short what, void *arg)
 {
 	struct rdma_lane *lane = arg;
 	struct smd_error error = {""};
-	int ret = smd_rdma_lane_check_making(lane, &error);
+	int ret;
 
 	(void)fd;
 	(void)what;
+	if (lane->rx_next) { /* it has been heard, so it knows of the lane */
+		lane_is_accepted(lane);
+		return;
+	}
+	ret = smd_rdma_lane_check_making(lane, &error);
 	if (ret) {
 		lane_cannot_accept(lane, ret, error.text);
 	}
@@ -466,7 +486,7 @@ int smd_rdma_attach(struct smd_lane *outer, struct event_base *base,
 	}
 	if (ret) {
 		lane->state = RDMA_LANE_REQUESTED; /* nothing can be said on it */
-		lane_tell_unaccepted(lane, error.text);
+		lane_tell_unaccepted(lane, ret, error.text);
 	}
 	return ret;
 }

@@ -34,15 +34,10 @@ static void nobody_on_event(struct rdma_endpoint *endpoint, const struct smd_ver
 
 static struct rdma_endpoint nobody = {nobody_on_event};
 
-static void listener_refuse(struct rdma_cm_id *id, const char *peer, const char *text)
+static void listener_refuse(struct rdma_cm_id *id, const char *peer, const char *text, bool again)
 {
-	size_t length = strlen(text);
-
 	smd_log_peer(SMD_LOG_WARN, "rdma", "", "refused %s: %s", peer, text);
-	if (length > SMD_VERBS_PRIVATE_MAX) {
-		length = SMD_VERBS_PRIVATE_MAX;
-	}
-	(void)smd_verbs_reject(id, text, (uint8_t)length); /* or it waits until it has enough */
+	smd_rdma_reject(id, text, again);
 	smd_verbs_id_destroy(id);
 }
 
@@ -56,18 +51,19 @@ static void listener_on_request(struct rdma_listener *listener, const struct smd
 		&event->id->route.addr.dst_addr, sizeof(event->id->route.addr.dst_storage), peer);
 	lane = smd_rdma_lane_create();
 	if (!lane) {
-		listener_refuse(event->id, peer, "out of memory");
+		listener_refuse(event->id, peer, "out of memory", true);
 		return;
 	}
 	if (smd_rdma_greeting_decode(
 		    event->private_data, event->private_length, &lane->other, &error)) {
-		listener_refuse(event->id, peer, error.text);
+		listener_refuse(event->id, peer, error.text, false);
 		free(lane);
 		return;
 	}
 	event->id->context = &nobody;
 	lane->id = event->id;
 	lane->state = RDMA_LANE_REQUESTED;
+	lane->accepting.due = true;
 	snprintf(lane->peer, sizeof(lane->peer), "%s", peer);
 	listener->on_accept(listener->owner, &lane->lane, lane->other.shard);
 }

@@ -261,12 +261,18 @@ int smd_rdma_lane_be_patient(struct rdma_lane *lane, uint64_t ns)
 	return evtimer_add(lane->patience, &patience);
 }
 
+/* The one that the maker has, or has next. */
+static const struct rdma_job *lane_job(const struct rdma_lane *lane)
+{
+	return lane->accepting.under_way ? &lane->accepting.job : &lane->making.job;
+}
+
 /* What is with the maker is timed from when the maker has taken it up: others may be before it, and
  * with hundreds of workers are. But where the driver does not come back from one of those, nobody
  * waits longer for that. 0: it has had its time. */
 static uint64_t lane_time_left(const struct rdma_lane *lane)
 {
-	uint64_t taken_ns = atomic_load(&lane->making.job.taken_ns);
+	uint64_t taken_ns = atomic_load(&lane_job(lane)->taken_ns);
 	uint64_t now_ns = smd_clock_ns();
 	uint64_t until_ns;
 
@@ -286,7 +292,7 @@ int smd_rdma_lane_check_making(struct rdma_lane *lane, struct smd_error *error)
 		return 0;
 	}
 	return smd_error_set(error, ETIMEDOUT, "the device has %s within %u s",
-		lane->making.job.urgent ? "not connected the queue pair" : "made no queue pair",
+		lane_job(lane)->urgent ? "not connected the queue pair" : "made no queue pair",
 		lane->loop->settings.connect_s);
 }
 

@@ -79,6 +79,9 @@ struct rdma_making {
 /* The same of what its other end is told by the connection manager, while the lane is in use. */
 struct rdma_accepting {
 	struct rdma_job job;
+	bool under_way;
+	bool due;        /* the other end has asked, and was neither accepted nor refused */
+	bool in_vain;    /* to ask again would not help */
 	uint32_t number; /* of the queue pair, which may be gone meanwhile */
 	int ret;
 	struct smd_error error;
@@ -109,7 +112,7 @@ struct rdma_lane {
 	char peer[SMD_ADDRESS_TEXT_MAX];
 	int err;           /* the lane is to be ended for this, */
 	bool err_is_flush; /* which is a consequence, and gives way to a cause */
-	char reason[SMD_ERROR_TEXT_MAX];
+	char reason[SMD_ERROR_TEXT_MAX]; /* for that, or for not accepting it */
 
 	/* Messages: ours go into the other end's receive buffers, its into ours. */
 	uint32_t receive_buffers; /* here */
@@ -250,6 +253,8 @@ void smd_rdma_close(struct smd_lane *lane);
 void smd_rdma_close_later(struct smd_lane *lane, void (*released)(void *owner), void *owner);
 /* A lane that was closed while the maker had it is its loop's again. */
 void smd_rdma_close_made(struct rdma_lane *lane);
+/* Whoever has asked for a lane hears why there is none, and whether to ask again may help. */
+void smd_rdma_reject(struct rdma_cm_id *id, const char *text, bool again);
 
 /* end.c: the lane has no further use, for that reason. From the loop, on_closed() is called. */
 void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "reduction_server/wire/cursor.h"
+#include "reduction_server/wire/message.h"
 
 #define FLAG_BEGINS   1u
 #define FLAG_PLACED   2u
@@ -67,6 +68,27 @@ int smd_rdma_greeting_decode(
 			out->receive_buffers, size);
 	}
 	return 0;
+}
+
+size_t smd_rdma_rejection_encode(
+	const char *text, bool again, uint8_t bytes[SMD_RDMA_REJECTION_MAX])
+{
+	size_t length = strnlen(text, SMD_RDMA_REJECTION_MAX - 2);
+
+	memcpy(bytes, text, length);
+	bytes[length] = 0;
+	bytes[length + 1] = again;
+	return length + 2;
+}
+
+bool smd_rdma_rejection_decode(
+	const uint8_t *bytes, size_t length, char text[SMD_ERROR_TEXT_MAX], bool *again)
+{
+	size_t said = strnlen((const char *)bytes, length);
+
+	*again = said + 1 < length && bytes[said + 1] == 1;
+	smd_text_decode(bytes, (uint32_t)said, text);
+	return said > 0;
 }
 
 void smd_rdma_offer_encode(

@@ -40,6 +40,15 @@ void smd_rdma_greeting_encode(
 int smd_rdma_greeting_decode(const uint8_t *bytes, size_t length, struct smd_rdma_greeting *out,
 	struct smd_error *error);
 
+/* Why a request is refused: a text, and whether to ask again may help. So long at most is what is
+ * cut to fit. */
+#define SMD_RDMA_REJECTION_MAX 148
+size_t smd_rdma_rejection_encode(
+	const char *text, bool again, uint8_t bytes[SMD_RDMA_REJECTION_MAX]);
+/* False: there is no text, which the connection manager leaves out where it refuses by itself. */
+bool smd_rdma_rejection_decode(
+	const uint8_t *bytes, size_t length, char text[SMD_ERROR_TEXT_MAX], bool *again);
+
 /*
  * What an end of a lane says over its carrier, where that takes the connection manager's place: a
  * greeting, and where its queue pair is.

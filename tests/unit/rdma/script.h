@@ -109,6 +109,9 @@ struct script {
 };
 extern struct script script;
 
+/* Whether the last rejection says that to ask again may help. */
+bool script_says_again(void);
+
 /* A connecting machine, before each test. */
 void script_reset(void);
 

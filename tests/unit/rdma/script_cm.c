@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "reduction_server/transport/address.h"
+#include "reduction_server/transport/rdma/wire.h"
 #include "tests/unit/rdma/script_parts.h"
 
 #define REJECTED_NOBODY 8
@@ -399,6 +400,16 @@ int smd_verbs_accept(struct rdma_cm_id *outer, uint32_t pair, const void *privat
 	return err;
 }
 
+bool script_says_again(void)
+{
+	char text[SMD_ERROR_TEXT_MAX];
+	bool again;
+
+	smd_rdma_rejection_decode(
+		(const uint8_t *)script.last_rejection, SMD_VERBS_PRIVATE_MAX, text, &again);
+	return again;
+}
+
 int smd_verbs_reject(struct rdma_cm_id *outer, const void *private_data, uint8_t length)
 {
 	struct script_id *id = script_id_of(outer);
@@ -410,6 +421,7 @@ int smd_verbs_reject(struct rdma_cm_id *outer, const void *private_data, uint8_t
 		return err;
 	}
 	memcpy(padded, private_data, length);
+	script_lock();
 	memcpy(script.last_rejection, padded, sizeof(padded));
 	script.rejections++;
 	if (id->peer) {
@@ -417,5 +429,6 @@ int smd_verbs_reject(struct rdma_cm_id *outer, const void *private_data, uint8_t
 		id->peer->peer = NULL;
 		id->peer = NULL;
 	}
+	script_unlock();
 	return 0;
 }

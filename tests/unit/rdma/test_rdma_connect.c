@@ -74,7 +74,7 @@ static const struct {
 		NO_LONGER, -1},
 	{RDMA_CM_EVENT_UNREACHABLE, -EHOSTUNREACH, CANNOT("the other end does not answer"),
 		NO_LONGER, -1},
-	{RDMA_CM_EVENT_REJECTED, -ECONNREFUSED, "the request was rejected (reason 0)",
+	{RDMA_CM_EVENT_REJECTED, -EAGAIN, "the request was rejected (reason 0)",
 		"the request was rejected (reason 0)", -1},
 	{RDMA_CM_EVENT_ESTABLISHED, 0, NULL, NULL, -1},
 	{RDMA_CM_EVENT_DISCONNECTED, -ECONNRESET, "the other end closed the connection",
@@ -284,17 +284,19 @@ static void what_came_before_the_end_is_taken_first(void **state)
 /* ---- refusals ---- */
 
 static void assert_rejected(
-	struct link *link, int status, const void *data, size_t length, const char *reason)
+	struct link *link, int status, const void *data, size_t length, int err, const char *reason)
 {
 	struct peer peer;
 
 	peer_ask(&peer, link);
 	script_tell(peer.id, RDMA_CM_EVENT_REJECTED, status, data, length);
 	stage_turn(link);
-	end_assert_closed(&peer.end, -ECONNREFUSED, reason);
+	end_assert_closed(&peer.end, err, reason);
 	peer_close(&peer, link);
 }
 
+/* What has no text is the connection manager's own doing, as when the other end ends or has too
+ * many that ask: that may pass. */
 static void a_refusal_says_why(void **state)
 {
 	const char text[SMD_VERBS_PRIVATE_MAX] = "no room for one more"; /* and zeros */
@@ -303,23 +305,44 @@ static void a_refusal_says_why(void **state)
 	struct link *link = *state;
 	char reason[64];
 
-	assert_rejected(link, 8, NULL, 0, "Connection refused");
-	assert_rejected(link, 8, text, sizeof(text), "Connection refused");
-	assert_rejected(link, 28, text, strlen(text), "no room for one more");
-	assert_rejected(link, 28, text, sizeof(text), "no room for one more");
-	assert_rejected(link, 28, NULL, 0, "the request was rejected (reason 28)");
+	assert_rejected(link, 8, NULL, 0, -ECONNREFUSED, "Connection refused");
+	assert_rejected(link, 8, text, sizeof(text), -ECONNREFUSED, "Connection refused");
+	assert_rejected(link, 28, text, strlen(text), -ECONNREFUSED, "no room for one more");
+	assert_rejected(link, 28, text, sizeof(text), -ECONNREFUSED, "no room for one more");
+	assert_rejected(link, 28, NULL, 0, -EAGAIN, "the request was rejected (reason 28)");
 	/* What has no text still has as many bytes as there could be. */
-	assert_rejected(link, 28, zeros, sizeof(zeros), "the request was rejected (reason 28)");
+	assert_rejected(
+		link, 28, zeros, sizeof(zeros), -EAGAIN, "the request was rejected (reason 28)");
 	memset(full, 'x', SMD_VERBS_PRIVATE_MAX);
-	assert_rejected(link, 28, full, SMD_VERBS_PRIVATE_MAX, full);
+	assert_rejected(link, 28, full, SMD_VERBS_PRIVATE_MAX, -ECONNREFUSED, full);
 	/* It will be printed, whoever says it. */
-	assert_rejected(link, 28, "a\x1b[2Jb\nc", 8, "a?[2Jb?c");
+	assert_rejected(link, 28, "a\x1b[2Jb\nc", 8, -ECONNREFUSED, "a?[2Jb?c");
 	for (int status = 0; status < 64; status++) {
 		if (status != 8 && status != 28) {
 			snprintf(reason, sizeof(reason), "the request was rejected (reason %d)",
 				status);
-			assert_rejected(link, status, text, sizeof(text), reason);
+			assert_rejected(link, status, text, sizeof(text), -EAGAIN, reason);
 		}
+	}
+}
+
+/* And whether to ask again may help, however long the text is. */
+static void a_refusal_says_whether_to_ask_again(void **state)
+{
+	char text[2 * SMD_RDMA_REJECTION_MAX] = "";
+	uint8_t bytes[SMD_RDMA_REJECTION_MAX];
+	struct link *link = *state;
+
+	for (int again = 0; again < 2; again++) {
+		const int err = again ? -EAGAIN : -ECONNREFUSED;
+		size_t length = smd_rdma_rejection_encode("it is late", again, bytes);
+
+		assert_rejected(link, 28, bytes, length, err, "it is late");
+		memset(text, 'x', sizeof(text) - 1);
+		length = smd_rdma_rejection_encode(text, again, bytes);
+		assert_int_equal(length, sizeof(bytes));
+		text[SMD_RDMA_REJECTION_MAX - 2] = '\0';
+		assert_rejected(link, 28, bytes, length, err, text);
 	}
 }
 
@@ -385,6 +408,7 @@ static void who_asks_with_a_wrong_greeting_is_refused(void **state)
 		assert_null(link->far.lane);
 		assert_int_equal(script.rejections, i + 1);
 		assert_begins(script.last_rejection, wrong[i].reason);
+		assert_false(script_says_again());
 	}
 	assert_non_null(script_request(NULL, 0));
 	stage_turn(link);
@@ -414,6 +438,29 @@ static void a_listener_takes_requests_only(void **state)
 			stage_turn(link);
 		}
 	}
+}
+
+/* As where its shard has no memory for it. */
+static void who_is_closed_before_it_is_accepted_hears_so(void **state)
+{
+	struct smd_rdma_greeting greeting = {.receive_buffers = 32};
+	uint8_t bytes[SMD_RDMA_GREETING_SIZE];
+	struct link *link = *state;
+
+	link->hold = true;
+	smd_rdma_greeting_encode(&greeting, bytes);
+	script_request(bytes, sizeof(bytes));
+	stage_turn(link);
+	end_close(&link->far);
+	assert_int_equal(script.rejections, 1);
+	assert_string_equal(script.last_rejection, "it was closed before it was made");
+	assert_true(script_says_again());
+	stage_turn(link);
+	link->hold = false;
+	link_open(link);
+	end_close(&link->far); /* who is accepted is not refused */
+	stage_turn(link);
+	assert_int_equal(script.rejections, 1);
 }
 
 /* ---- what it writes ---- */
@@ -506,10 +553,12 @@ int main(void)
 		STAGE(who_does_not_answer_is_not_waited_for_without_end),
 		STAGE(what_came_before_the_end_is_taken_first),
 		STAGE(a_refusal_says_why),
+		STAGE(a_refusal_says_whether_to_ask_again),
 		STAGE(who_accepts_with_a_wrong_greeting_is_left),
 		STAGE(who_asks_with_a_wrong_greeting_is_refused),
 		STAGE(requests_that_cannot_be_accepted_do_not_fill_the_log),
 		STAGE(a_listener_takes_requests_only),
+		STAGE(who_is_closed_before_it_is_accepted_hears_so),
 		STAGE(loopback_is_not_listened_on),
 		STAGE(a_listener_outlives_its_device),
 	};

@@ -85,6 +85,18 @@ static void close_asked(struct link *link)
 	stage_turn(link);
 }
 
+/* The same while that call is under way. */
+static void close_asked_before(struct link *link, enum script_call_name name)
+{
+	struct rdma_loop *loop = rdma_lane_of(asked.end.lane)->loop;
+
+	asked.end.closed = 0;
+	end_close(&asked.end);
+	slow_end(name);
+	RUN_UNTIL(link, LIST_EMPTY(&loop->drains));
+	stage_turn(link);
+}
+
 /* ---- making ---- */
 
 static void no_call_delays_another_lane(void **state)
@@ -221,35 +233,56 @@ static void who_is_closed_meanwhile_is_not_accepted(void **state)
 		script_tell(id, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0);
 		stage_turn(link);
 		end_assert_closed(&asked.end, -ECONNRESET, "the other end closed the connection");
-		slow_end(names[i]);
-		close_asked(link);
+		close_asked_before(link, names[i]);
 		assert_int_equal(accept->count, accepted);
 		assert_int_equal(script.live, idle);
 	}
 }
 
+/* Who has asked need not find out by silence. */
+static void who_is_closed_before_it_is_accepted_is_refused(void **state)
+{
+	static const enum script_call_name names[] = {SCRIPT_pair_create, SCRIPT_pair_join};
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		slow_begin(names[i]);
+		ask(link);
+		RUN_UNTIL(link, is_held(names[i]));
+		close_asked_before(link, names[i]);
+		assert_int_equal(script.rejections, i + 1);
+		assert_string_equal(script.last_rejection, "it was closed before it was made");
+		assert_true(script_says_again());
+	}
+}
+
+/* Here and to who has asked, who may ask again where that may pass. */
 static void what_cannot_be_made_is_told_later(void **state)
 {
 	static const enum script_call_name names[] = {SCRIPT_region_create, SCRIPT_pair_create,
 		SCRIPT_pair_init, SCRIPT_pair_join, SCRIPT_accept};
+	static const int errs[] = {-EDQUOT, -EBUSY};
 	const unsigned idle = script.live;
 	struct link *link = *state;
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-		struct script_call *call = &script.calls[names[i]];
+	for (size_t i = 0; i < 2 * sizeof(names) / sizeof(names[0]); i++) {
+		struct script_call *call = &script.calls[names[i / 2]];
 
 		call->fail_at = call->count + 1;
-		call->err = -EDQUOT;
+		call->err = errs[i % 2];
 		call->always = true;
 		capture_begin();
 		ask(link);
 		RUN_UNTIL(link, asked.end.closed);
-		assert_int_equal(asked.end.err, -EDQUOT);
+		assert_int_equal(asked.end.err, errs[i % 2]);
 		assert_true(capture_has(asked.end.reason, "warn"));
 		capture_end();
 		call->fail_at = 0;
 		call->always = false;
 		close_asked(link);
+		assert_int_equal(script.rejections, i + 1);
+		assert_string_equal(script.last_rejection, asked.end.reason);
+		assert_int_equal(script_says_again(), errs[i % 2] == -EBUSY);
 		assert_int_equal(script.live, idle);
 	}
 }
@@ -286,6 +319,45 @@ static void who_is_not_made_in_time_is_told(void **state)
 	assert_int_equal(script.live, idle);
 }
 
+/* Who has been heard knows of it, whatever the call still does. */
+static void who_is_not_accepted_in_time_is_told(void **state)
+{
+	struct link *link = *state;
+	struct rdma_lane *lane;
+	struct peer early;
+
+	for (int heard = 0; heard < 2; heard++) {
+		slow_begin(SCRIPT_accept);
+		ask(link);
+		lane = rdma_lane_of(asked.end.lane);
+		RUN_UNTIL(link, is_held(SCRIPT_accept));
+		early = (struct peer){.id = script_id_of_pair(lane->pair.qp),
+			.theirs = smd_rdma_lane_greeting(lane)};
+		if (heard) {
+			asked.end.frames = 0;
+			peer_frame(&early, 1, 10);
+			RUN_UNTIL(link, asked.end.frames == 1);
+		}
+		assert_true(evtimer_pending(lane->patience, NULL));
+		assert_true(lane->lane.opening);
+		capture_begin();
+		lane->loop->settings.connect_s = 0;
+		event_active(lane->patience, EV_TIMEOUT, 1);
+		stage_turn(link);
+		if (heard) {
+			assert_int_equal(asked.end.closed, 0);
+			assert_false(lane->lane.opening);
+		} else {
+			end_assert_closed(&asked.end, -ETIMEDOUT,
+				"the device has not connected the queue pair within 0 s");
+		}
+		capture_end();
+		lane->loop->settings.connect_s = 8;
+		slow_end(SCRIPT_accept);
+		close_asked(link);
+	}
+}
+
 static struct smd_greeter greeter;
 
 static void greeter_on_accept(void *owner, struct smd_lane *lane, int shard)
@@ -307,25 +379,25 @@ static void listen_with_greeter(struct link *link)
 		0);
 }
 
-/* The other end can say HELLO when its lane is accepted, and not before. */
-static void who_is_still_being_made_owes_no_hello(void **state)
+/* The other end can say HELLO when its lane is accepted, and not before: the maker has that to do,
+ * too. */
+static void owes_no_hello_before(struct link *link, enum script_call_name name)
 {
 	enum { PATIENCE_S = 1, LONGER_US = 1100000 };
-	const struct script_call *accept = &script.calls[SCRIPT_accept];
-	const unsigned accepted = accept->count;
-	struct link *link = *state;
+	struct rdma_lane *lane;
 
-	listen_with_greeter(link);
 	greeter = (struct smd_greeter){
 		.base = link->base, .name = "shard 0", .nshards = 1, .patience_s = PATIENCE_S};
 	capture_begin();
-	slow_begin(SCRIPT_pair_create);
+	slow_begin(name);
 	ask(link);
+	lane = rdma_lane_of(asked.end.lane);
+	RUN_UNTIL(link, is_held(name));
 	usleep(LONGER_US);
 	smd_greeter_check(&greeter);
 	assert_false(LIST_EMPTY(&greeter.greetings));
-	slow_end(SCRIPT_pair_create);
-	RUN_UNTIL(link, accept->count == accepted + 1);
+	slow_end(name);
+	RUN_UNTIL(link, !lane->lane.opening);
 	smd_greeter_check(&greeter);
 	assert_false(LIST_EMPTY(&greeter.greetings)); /* it has time from now on, */
 	usleep(LONGER_US);
@@ -333,7 +405,14 @@ static void who_is_still_being_made_owes_no_hello(void **state)
 	assert_true(LIST_EMPTY(&greeter.greetings)); /* and no more than others */
 	assert_true(capture_has("it has not said HELLO for 1 s", "warn"));
 	capture_end();
-	stage_turn(link);
+	RUN_UNTIL(link, LIST_EMPTY(&rdma_lane_of(link->far.lane)->loop->drains));
+}
+
+static void who_is_still_being_made_owes_no_hello(void **state)
+{
+	listen_with_greeter(*state);
+	owes_no_hello_before(*state, SCRIPT_pair_create);
+	owes_no_hello_before(*state, SCRIPT_accept);
 }
 
 /* Those before it would be the next that are made, and have waited. */
@@ -520,9 +599,11 @@ int main(void)
 		STAGE(who_is_being_accepted_is_heard),
 		STAGE(who_is_closed_while_accepted_is_taken_back_afterwards),
 		STAGE(who_is_closed_meanwhile_is_not_accepted),
+		STAGE(who_is_closed_before_it_is_accepted_is_refused),
 		STAGE(what_is_told_of_a_lane_that_is_taken_back_harms_nobody),
 		STAGE(what_cannot_be_made_is_told_later),
 		STAGE(who_is_not_made_in_time_is_told),
+		STAGE(who_is_not_accepted_in_time_is_told),
 		STAGE(who_is_still_being_made_owes_no_hello),
 		STAGE(the_newest_of_too_many_that_are_being_made_goes),
 		STAGE(what_is_prepared_is_on_the_card_of_the_address),
