@@ -12,6 +12,7 @@
 #include "worker/libsummand/exchange_watch.h"
 
 #define OPERATIONS_PER_HUB 16u
+#define BLOCK_BYTES        4096u
 
 static struct smd_mesh_peer *peer_of(const struct smd_exchanges *exchanges, unsigned rank)
 {
@@ -139,6 +140,7 @@ static void send_to(struct smd_exchange_piece *piece, unsigned rank, enum smd_fr
 	}
 	smd_operation_shape(operation, piece->chunk, &frame);
 	frame.kind = (uint8_t)kind;
+	frame.ordinal = smd_exchanges_missing(operation->comm->exchanges);
 	*send = (struct smd_send){.payload = elements + piece->first * operation->element_bytes,
 		.length = (uint32_t)piece->bytes,
 		.done = piece_sent,
@@ -159,6 +161,26 @@ static void piece_done(struct smd_exchange_piece *piece)
 	exchanges->begun_bytes -= piece->bytes;
 }
 
+/* Into the memory of another rank's input, where it is kept (exchange_piece.h), and from there to
+ * the caller: by blocks, of which all is in the first cache. */
+static void sum_to(struct smd_exchange_piece *piece, uint8_t *recv, const void **inputs)
+{
+	const struct smd_request *operation = piece->operation;
+	smd_kernel *kernel = smd_kernel_find(operation->dtype, operation->op);
+	size_t size = operation->element_bytes;
+	uint64_t most = BLOCK_BYTES / size;
+
+	for (uint64_t done = 0; done < piece->count; done += most) {
+		uint64_t n = piece->count - done < most ? piece->count - done : most;
+
+		kernel(piece->result + done * size, inputs, operation->comm->nranks, n);
+		memcpy(recv + done * size, piece->result + done * size, n * size);
+		for (unsigned r = 0; r < operation->comm->nranks; r++) {
+			inputs[r] = (const uint8_t *)inputs[r] + n * size;
+		}
+	}
+}
+
 /* At the hub, which has all inputs. */
 static void piece_sum(struct smd_exchange_piece *piece)
 {
@@ -170,8 +192,8 @@ static void piece_sum(struct smd_exchange_piece *piece)
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		inputs[r] = r == comm->rank ? operation->send + offset : piece->inputs[r]->bytes;
 	}
-	smd_kernel_find(operation->dtype, operation->op)(
-		operation->recv + offset, inputs, comm->nranks, piece->count);
+	piece->result = piece->inputs[comm->rank == 0]->bytes;
+	sum_to(piece, operation->recv + offset, inputs);
 	piece_done(piece);
 	for (unsigned k = 1; k < comm->nranks; k++) {
 		send_to(piece, (comm->rank + k) % comm->nranks, SMD_FRAME_RESULT, operation->recv);
@@ -324,6 +346,7 @@ static int take_input(struct smd_mesh_peer *peer, const struct smd_frame *frame,
 	if (ret) {
 		return ret;
 	}
+	smd_exchanges_heard(exchanges, peer->rank, frame->ordinal);
 	input = smd_exchange_input_take(exchanges, frame->length);
 	if (!input) {
 		return smd_error_set(error, ENOMEM, "INPUT: out of memory");

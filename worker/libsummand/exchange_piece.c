@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "reduction_server/wire/request_text.h"
 
@@ -67,36 +66,53 @@ struct smd_exchange_piece *smd_exchange_piece_add(struct smd_exchanges *exchange
 	return piece;
 }
 
-static void piece_free(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
+static void inputs_give_back(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
 {
 	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
-		input_give_back(exchanges, piece->inputs[r]);
+		if (piece->inputs[r] && piece->inputs[r]->bytes != piece->result) {
+			input_give_back(exchanges, piece->inputs[r]);
+			piece->inputs[r] = NULL;
+		}
 	}
+}
+
+static void piece_free(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
+{
+	piece->result = NULL;
+	inputs_give_back(exchanges, piece);
 	TAILQ_INSERT_HEAD(&exchanges->spare, piece, link);
 }
 
 /* ---- what is kept ---- */
 
-/* Its memory is that of an input, which is not needed any more. */
 static void piece_keep(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
 {
-	const struct smd_request *operation = piece->operation;
-	struct smd_exchange_input *input;
-
-	smd_operation_shape(operation, piece->chunk, &piece->shape);
-	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
-		input = piece->inputs[r];
-		if (input && !piece->result) {
-			piece->result = memcpy(input->bytes,
-				operation->recv + piece->first * operation->element_bytes,
-				piece->bytes);
-		} else {
-			input_give_back(exchanges, input);
-			piece->inputs[r] = NULL;
-		}
-	}
+	smd_operation_shape(piece->operation, piece->chunk, &piece->shape);
+	inputs_give_back(exchanges, piece);
 	piece->operation = NULL;
 	TAILQ_INSERT_TAIL(&exchanges->kept, piece, link);
+}
+
+/* Its memory is soon needed again: that which is used most is in the caches. */
+void smd_exchanges_heard(struct smd_exchanges *exchanges, unsigned rank, uint64_t lacks)
+{
+	const struct smd_comm *comm = exchanges->comm;
+	struct smd_exchange_piece *piece;
+	uint64_t least = UINT64_MAX;
+
+	exchanges->lacks[rank] = lacks;
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (r != comm->rank && exchanges->lacks[r] < least) {
+			least = exchanges->lacks[r];
+		}
+	}
+	TAILQ_FOREACH (piece, &exchanges->kept, link) {
+		if (piece->number >= least) {
+			return;
+		}
+		piece->result = NULL;
+		inputs_give_back(exchanges, piece);
+	}
 }
 
 /* A rank begins none before it has those that were so many before: all ranks have begun whatever

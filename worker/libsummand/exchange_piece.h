@@ -38,7 +38,8 @@ struct smd_exchange_piece {
 	uint64_t number;                      /* in the communicator: the same for all ranks */
 	struct smd_request *operation;        /* NULL: it has returned, */
 	struct smd_frame shape;               /* and was of this, */
-	uint8_t *result;                      /* and this is here; NULL: the hub's alone is kept */
+	uint8_t *result; /* the hub's, in the memory of an input; NULL: this rank is not the hub, or
+			    all have it */
 	uint64_t chunk;                       /* of its operation (operation.h) */
 	uint64_t first; /* element of it, */
 	uint64_t count; /* and so many */
@@ -89,6 +90,7 @@ struct smd_exchanges {
 	bool handed_on;     /* and these have them */
 	uint64_t next_number;            /* of a piece */
 	uint64_t done;                   /* the last number with a result, and one more */
+	uint64_t lacks[SMD_MESH_RANKS_MAX]; /* each rank has said that it has all before this one */
 	struct smd_exchange_pieces kept; /* of operations that have returned, in order */
 	uint8_t *nothing; /* zeros, as many as a piece has: what is said of one that is not here */
 	struct smd_exchange_pieces list;
@@ -130,6 +132,8 @@ void smd_exchange_piece_end(struct smd_exchanges *exchanges, struct smd_exchange
 
 /* The first piece that this rank has no result of, or the next one that it will have. */
 uint64_t smd_exchanges_missing(const struct smd_exchanges *exchanges);
+/* The rank has said that it has all before that one. */
+void smd_exchanges_heard(struct smd_exchanges *exchanges, unsigned rank, uint64_t lacks);
 
 /* Room for what a rank contributes; NULL: out of memory. */
 struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchanges, size_t bytes);
