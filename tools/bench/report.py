@@ -27,11 +27,15 @@ def gb_per_s(size, us):
     return size / us / 1e3
 
 
+def mark(*results):
+    """Of what other work has disturbed."""
+    return "*" if any(result.get("lost", 0) > watch.TOLERATED for result in results) else ""
+
+
 def cell(size, result):
     if not result:
         return f"{'-':>40}"
-    mark = "*" if result.get("lost", 0) > watch.TOLERATED else " "
-    return f"{result['us']:>11.1f} {gb_per_s(size, result['us']):7.4f}{mark} {result['algorithm']:<19.19}"
+    return f"{result['us']:>11.1f} {gb_per_s(size, result['us']):7.4f}{mark(result) or ' '} {result['algorithm']:<19.19}"
 
 
 def to_plain(found, size):
@@ -106,7 +110,8 @@ def peer_checks(found, floors):
     for size, floor in floors.items():
         peer = best_peer(found, size)
         if size in own and peer:
-            yield f"{plot.size_text(size)} to the best peer ({peer[1]})", peer[0] / own[size]["us"], floor
+            disturbed = mark(own[size], found["systems"][peer[1]][size])
+            yield f"{plot.size_text(size)}{disturbed} to the best peer ({peer[1]})", peer[0] / own[size]["us"], floor
 
 
 def bf16_checks(found, floors):
@@ -120,7 +125,7 @@ def plain_checks(found, targets):
     own, plain = found["systems"]["summand"], found["systems"].get("plain", {})
     for size, floor in targets.get("plain", {}).items():
         if size in own and size in plain:
-            yield f"{plot.size_text(size)} to the plain server", plain[size]["us"] / own[size]["us"], floor
+            yield f"{plot.size_text(size)}{mark(own[size], plain[size])} to the plain server", plain[size]["us"] / own[size]["us"], floor
     size = max(own)
     if targets.get("plain_cost") and plain.get(size, {}).get("server_s_per_gb") and own[size]["server_s_per_gb"] > 0:
         yield (f"{plot.size_text(size)}, the plain server's core-seconds to the servers'",
