@@ -467,10 +467,12 @@ static void servers_do_what_needs_a_lost_connection(void **state)
 		{4, 3, 1, 17, false, 1},
 	};
 	struct lost_lane_run runs[sizeof(cases) / sizeof(cases[0])];
+	static const struct smd_server_config large[2] = {
+		{.memory_bytes = 512u << 20}, {.memory_bytes = 512u << 20}};
 	struct pool pool;
 
 	(void)state;
-	pool_start(&pool, "tcp", 2, NULL);
+	pool_start(&pool, "tcp", 2, large);
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		runs[i] = (struct lost_lane_run){.pool = &pool, .lost = cases[i]};
 		snprintf(runs[i].group, sizeof(runs[i].group), "cut %zu", i);
