@@ -203,8 +203,8 @@ static bool may_ask(const struct smd_comm *comm)
 	const struct smd_epoch_agreement *agreement = &comm->agreement;
 	const struct smd_epoch *now = comm->now;
 
-	if (comm->rank != 0 || comm->state != SMD_COMM_ACTIVE || comm->err || comm->leaving ||
-		agreement->sealed || agreement->ahead || comm->candidate) {
+	if (comm->rank != 0 || comm->state != SMD_COMM_ACTIVE || comm->err || agreement->sealed ||
+		agreement->ahead || comm->candidate) {
 		return false;
 	}
 	for (unsigned i = 0; i < now->nserving; i++) {
@@ -219,7 +219,8 @@ static bool may_ask(const struct smd_comm *comm)
 
 bool smd_epoch_change_may_begin(const struct smd_comm *comm)
 {
-	return may_ask(comm) && comm->now->first <= comm->next_operation && !has_many_epochs(comm);
+	return may_ask(comm) && !comm->leaving && comm->now->first <= comm->next_operation &&
+	       !has_many_epochs(comm);
 }
 
 /* Where exchanges end, operations that are under way wait for that. */
@@ -253,6 +254,19 @@ static void list_weights(const struct smd_comm *comm, const struct smd_epoch_tab
 	}
 }
 
+/* What a rank has to wait for before it promises may itself wait for the end of exchanges. */
+static void give_way(struct smd_comm *comm)
+{
+	struct smd_epoch_agreement *agreement = &comm->agreement;
+
+	if (comm->rank == 0 && agreement->changes && comm->candidate &&
+		!comm->candidate->ends_exchanges) {
+		agreement->promises[0] =
+			(struct smd_promise){.said = true, .oldest = smd_epochs_oldest(comm)};
+		conclude(comm);
+	}
+}
+
 bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table *table)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
@@ -268,6 +282,10 @@ bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table 
 		.nweights = (uint16_t)nweights,
 	};
 
+	if (table->ends_exchanges) {
+		give_way(comm);
+		message.first = agreement->asks + 1;
+	}
 	if (!may_begin(comm, table) || make_promises(comm) ||
 		smd_epoch_draw_id(comm, &message.id)) {
 		return false;
@@ -335,7 +353,7 @@ static void conclude(struct smd_comm *comm)
 	if (comm->now->dead & ~comm->candidate->dead) {
 		smd_reach_wait(comm);
 	}
-	if (agreement->soon) {
+	if (agreement->soon && !comm->candidate->ends_exchanges) {
 		smd_drain_wait(comm);
 	}
 	comm->drop(comm);

@@ -546,10 +546,30 @@ void smd_exchanges_end(struct smd_comm *comm)
 	}
 }
 
+/* Who waits for this rank's bytes need not wait for servers. */
+static void say_leaves(const struct smd_exchanges *exchanges)
+{
+	const struct smd_comm *comm = exchanges->comm;
+
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		struct smd_frame frame = {
+			.kind = SMD_FRAME_MESH, .window = SMD_MESH_LEAVES, .rank = comm->rank};
+
+		if (r != comm->rank && exchanges->has_lanes && exchanges->mesh->peers[r].lane &&
+			exchanges->mesh->peers[r].made) {
+			(void)smd_lane_send_control(
+				exchanges->mesh->peers[r].lane, &frame, NULL, 0);
+		}
+	}
+}
+
 void smd_exchanges_close(struct smd_comm *comm)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
 
+	if (exchanges && comm->state == SMD_COMM_ACTIVE && !comm->err) {
+		say_leaves(exchanges);
+	}
 	if (exchanges) {
 		close_lanes(exchanges);
 	}

@@ -159,6 +159,10 @@ int smd_exchange_watch_take(struct smd_mesh_peer *peer, const struct smd_frame *
 	if (frame->window == SMD_MESH_TELLS) {
 		return take_answer(peer, frame, payload, error);
 	}
+	if (frame->window == SMD_MESH_LEAVES && frame->length == 0) {
+		peer->leaves = true;
+		return 0;
+	}
 	if (frame->window != SMD_MESH_ASKS || frame->length) {
 		return smd_error_set(
 			error, EPROTO, "MESH: must ask or tell, got %u", frame->window);
@@ -168,16 +172,6 @@ int smd_exchange_watch_take(struct smd_mesh_peer *peer, const struct smd_frame *
 }
 
 /* ---- what cannot be done ---- */
-
-/* It has asked a rank, which has said nothing since: a thread of that answers, whatever its caller
- * does. Servers find out that the rank is gone, if it is. */
-static bool is_silent(const struct smd_exchanges *exchanges, const struct smd_exchange_piece *piece,
-	const struct smd_lane *lane, uint64_t now)
-{
-	uint64_t limit = exchanges->comm->context->config.heartbeat_ms * (SMD_SECOND_NS / 1000);
-
-	return piece->asked_ns && now - piece->asked_ns > limit && lane->heard_ns < piece->asked_ns;
-}
 
 /* Whether the piece needs a lane that has ended, and no server has said why. */
 static bool is_cut(struct smd_exchange_piece *piece, uint64_t now, unsigned *rank)
@@ -189,10 +183,6 @@ static bool is_cut(struct smd_exchange_piece *piece, uint64_t now, unsigned *ran
 
 		if (!smd_exchange_needs(piece, r)) {
 			continue;
-		}
-		if (peer->lane && is_silent(exchanges, piece, peer->lane, now)) {
-			smd_mesh_lose(peer, "it is silent");
-			return false; /* what is said of it comes first */
 		}
 		if (!peer->lane && now - peer->lost_ns > WORD_NS) {
 			*rank = r;
@@ -206,19 +196,25 @@ static void hand_on(struct smd_exchanges *exchanges, unsigned rank)
 {
 	struct smd_comm *comm = exchanges->comm;
 	const struct smd_mesh_peer *peer = &exchanges->mesh->peers[rank];
+	char text[SMD_ERROR_TEXT_MAX];
 
-	if (exchanges->meeting.told) {
+	if (peer->leaves) {
+		snprintf(text, sizeof(text), "group %.80s: rank %u (%.60s) has left", comm->group,
+			rank, peer->name);
+		smd_comm_fault(comm, -ECONNRESET, text);
 		return;
 	}
-	smd_error_set(&exchanges->why, ECONNRESET,
-		"the connection between rank %u (%.60s) and rank %u (%.60s) has ended (%s)",
-		comm->rank, comm->context->config.replica, rank, peer->name, peer->why);
-	smd_log(SMD_LOG_WARN, "libsummand",
-		"group %s: %s: reduction servers do what is left of its operations", comm->group,
-		exchanges->why.text);
-	exchanges->meeting.told = true;
-	exchanges->needed(comm, rank);
-	smd_exchange_watch_needed(exchanges);
+	if (!exchanges->meeting.told) {
+		smd_error_set(&exchanges->why, ECONNRESET,
+			"the connection between rank %u (%.60s) and rank %u (%.60s) has ended (%s)",
+			comm->rank, comm->context->config.replica, rank, peer->name, peer->why);
+		smd_log(SMD_LOG_WARN, "libsummand",
+			"group %s: %s: reduction servers do what is left of its operations",
+			comm->group, exchanges->why.text);
+		exchanges->meeting.told = true;
+		smd_exchange_watch_needed(exchanges);
+	}
+	exchanges->needed(comm, rank); /* until it is heard: a server may be lost meanwhile */
 }
 
 /* A server has said that the communicator ends. What has been contributed before may still be on

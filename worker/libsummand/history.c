@@ -30,7 +30,8 @@ void smd_history_destroy(struct smd_history *history)
 
 bool smd_kept_is_stable(const struct smd_kept *kept)
 {
-	return kept->shape.operation < kept->flow->comm->ended ||
+	/* That all have returned says nothing of a stream in which what they had is done again. */
+	return (!kept->outside && kept->shape.operation < kept->flow->comm->ended) ||
 	       smd_flow_is_stable(kept->flow, kept->ordinal);
 }
 
@@ -87,6 +88,7 @@ void smd_history_add_outside(struct smd_history *history)
 {
 	struct smd_kept *kept = smd_history_entry(history, history->next++);
 
+	kept->outside = true;
 	kept->copied = 0;
 	kept->end = history->at;
 }

@@ -36,6 +36,7 @@ struct smd_kept {
 	uint32_t length;   /* of `bytes`: */
 	bool is_result;    /* the result, or the input */
 	uint32_t received; /* bytes of the result that comes back, which is dropped */
+	bool outside;      /* it was an exchange: all ranks may have had it before its stream did */
 	uint32_t copied;   /* bytes in the ring: all, or 0 where they are elsewhere, */
 	size_t end;        /* and there, behind the last cache line */
 };

@@ -333,7 +333,6 @@ static void meeting_lost(struct smd_comm *comm)
 	}
 }
 
-/* It is said once. */
 static void meeting_needed(struct smd_comm *comm, unsigned rank)
 {
 	const uint64_t needed[] = {0, rank};

@@ -13,6 +13,7 @@
 #include "worker/libsummand/config.h"
 
 #define MAKING_S   5  /* to make all lanes, and to say who one is */
+#define TCP_LEAST_MS 5000u /* for some tries of TCP */
 #define TOLD_S     20 /* to hear where all listen */
 #define GUESTS_MAX 32 /* that have not shown who they are, at once */
 
@@ -139,7 +140,9 @@ static void peer_made(struct smd_mesh_peer *peer)
 
 	peer->made = true;
 	/* Its process may call nothing for long, and reads nothing then. */
-	smd_lane_keepalive_only(peer->lane, SMD_LANE_SILENT_MS);
+	smd_lane_keepalive_only(peer->lane, mesh->config->heartbeat_ms > TCP_LEAST_MS
+						    ? mesh->config->heartbeat_ms
+						    : TCP_LEAST_MS);
 	if (--mesh->missing == 0) {
 		stop_listening(mesh);
 		conclude(mesh, true);
@@ -210,11 +213,6 @@ static void peer_on_closed(void *owner, int err, const char *reason)
 	snprintf(why, sizeof(why), "rank %u cannot be connected with rank %u: %s", peer->mesh->rank,
 		peer->rank, peer->why);
 	give_up(peer->mesh, why);
-}
-
-void smd_mesh_lose(struct smd_mesh_peer *peer, const char *why)
-{
-	peer_on_closed(peer, -ETIMEDOUT, why);
 }
 
 static const struct smd_lane_callbacks peer_callbacks = {

@@ -37,6 +37,7 @@ struct smd_mesh_peer {
 	struct smd_mesh_place place;
 	struct smd_lane *lane;         /* NULL: none yet, or it has ended */
 	bool made;                     /* both ends have shown who they are; */
+	bool leaves;                   /* that rank has said so */
 	bool lost;                     /* it has ended since, */
 	uint64_t lost_ns;              /* at that time, */
 	char why[96];                  /* for this reason */
@@ -98,9 +99,6 @@ struct smd_mesh *smd_mesh_create(struct event_base *base, const struct smd_confi
 /* All ranks listen at these places, of mesh `id`: connects. on_made() follows, maybe at once. A
  * mesh that has given up, or is closed, stays so. */
 void smd_mesh_connect(struct smd_mesh *mesh, uint64_t id, const struct smd_mesh_place *places);
-
-/* Closes a lane that is made, as if it had ended so: on_lost() follows. Not inside a callback. */
-void smd_mesh_lose(struct smd_mesh_peer *peer, const char *why);
 
 /* Closes all lanes, each send's done() is called; nothing is told of it. May be called inside any
  * callback. */

@@ -17,6 +17,7 @@ enum smd_mesh_step {
 	SMD_MESH_PROVES = 3,
 	SMD_MESH_ASKS = 4,
 	SMD_MESH_TELLS = 5,
+	SMD_MESH_LEAVES = 6,
 };
 
 /* All of it, as far as it has been said. */

@@ -297,6 +297,7 @@ int smd_repair_exchanges(struct smd_epoch *epoch, uint64_t from, struct smd_erro
 	struct smd_exchanges *exchanges = comm->exchanges;
 	struct losses losses = {NULL, 0, 0};
 	struct smd_request *operation;
+	uint64_t kept = comm->history.next;
 	int ret = 0;
 
 	epoch->pieces_from = from;
@@ -313,6 +314,9 @@ int smd_repair_exchanges(struct smd_epoch *epoch, uint64_t from, struct smd_erro
 	}
 	ret = ret ? ret : deal_losses(epoch, &losses);
 	free(losses.each);
+	if (ret) {
+		comm->history.next = kept; /* they have no stream */
+	}
 	return ret ? smd_error_set(error, -ret, "out of memory") : 0;
 }
 

@@ -10,7 +10,7 @@ import nodes
 
 BIN = os.path.join(os.environ["SUMMAND_BUILD"], "bin")
 RANKS = 3
-LIMIT_S = 1
+LIMIT_S = 1  # of servers; a lane between ranks is given 5 s
 # Node 3 has the server. In the others a rank works, and when it is in the middle of that rank 1 no longer finds rank 2.
 NODE = """
 import os, subprocess, sys, time
@@ -50,11 +50,11 @@ class CutRanksTest(unittest.TestCase):
 
     def assert_goes_on(self, done):
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stderr, r"the connection between rank [12] \(\S+\) and rank [12] \(\S+\) has ended \(it is silent\)")
+        self.assertRegex(done.stderr, r"the connection between rank [12] \(\S+\) and rank [12] \(\S+\) has ended \(.+\): reduction servers do")
         self.assertIn("no operations from rank to rank", done.stderr)
 
     def test_large_and_small_operations(self):
-        for sizes, iterations in (("4K", 5000), ("256K", 600), ("4M", 60)):
+        for sizes, iterations in (("4K", 5000), ("4M", 60)):
             with self.subTest(sizes):
                 self.assert_goes_on(self.play(sizes, iterations))
 

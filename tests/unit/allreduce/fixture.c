@@ -7,10 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/transport/tcp/tcp.h"
 #include "worker/libsummand/context.h"
+#include "worker/libsummand/exchange_piece.h"
 
 static void on_ended(void *owner)
 {
@@ -306,6 +309,38 @@ void pool_await_exchanges(struct pool_rank *rank)
 		all = pool_exchanges(rank->context) > before;
 		CHECK(smd_allreduce(rank->comm, &all, &all, 1, SMD_INT32, SMD_MIN) == 0);
 	} while (!all);
+}
+
+struct peer_cut {
+	struct smd_task task;
+	smd_comm *comm;
+	unsigned peer;
+	bool done;
+};
+
+static void cut_ranks_now(struct smd_task *task)
+{
+	struct peer_cut *cut = (struct peer_cut *)task;
+	struct smd_progress *progress = &cut->comm->context->progress;
+	struct smd_lane *lane = cut->comm->exchanges->mesh->peers[cut->peer].lane;
+
+	shutdown(((struct tcp_lane *)lane)->fd, SHUT_RDWR);
+	smd_progress_lock(progress);
+	cut->done = true;
+	smd_progress_publish(progress);
+}
+
+static bool ranks_are_cut(const void *arg)
+{
+	return ((const struct peer_cut *)arg)->done;
+}
+
+void pool_cut_ranks(smd_comm *comm, unsigned peer)
+{
+	static const struct smd_goal goal = {.done = ranks_are_cut};
+	struct peer_cut cut = {.task = {.run = cut_ranks_now}, .comm = comm, .peer = peer};
+
+	smd_progress_await(&comm->context->progress, &cut.task, &goal, &cut, 0);
 }
 
 /* ---- what is summed ---- */

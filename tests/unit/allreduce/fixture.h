@@ -95,6 +95,8 @@ uint64_t pool_exchanges(smd_context *context);
 /* All ranks: small all-reduces until ranks do them among themselves, which SUMMAND_EXCHANGE=on
  * makes soon. The communicator has done nothing before, or the table was changed. */
 void pool_await_exchanges(struct pool_rank *rank);
+/* They do, and this rank's lane to that one ends now. */
+void pool_cut_ranks(smd_comm *comm, unsigned peer);
 
 /* What a rank contributes to an operation, and the sum in rank order: of three ranks and more another
  * order has other bits. */

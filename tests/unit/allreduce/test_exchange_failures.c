@@ -13,13 +13,10 @@
 #include <signal.h>
 #include <spawn.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "reduction_server/transport/tcp/tcp.h"
 #include "tests/unit/allreduce/fixture.h"
-#include "worker/libsummand/exchange_piece.h"
 
 enum { RANKS = 3 };
 
@@ -337,38 +334,6 @@ static void a_killed_rank_is_named_to_all_others(void **state)
 
 /* ---- a connection between two ranks ---- */
 
-struct peer_cut {
-	struct smd_task task;
-	smd_comm *comm;
-	unsigned peer;
-	bool done;
-};
-
-static void cut_now(struct smd_task *task)
-{
-	struct peer_cut *cut = (struct peer_cut *)task;
-	struct smd_progress *progress = &cut->comm->context->progress;
-	struct smd_lane *lane = cut->comm->exchanges->mesh->peers[cut->peer].lane;
-
-	shutdown(((struct tcp_lane *)lane)->fd, SHUT_RDWR);
-	smd_progress_lock(progress);
-	cut->done = true;
-	smd_progress_publish(progress);
-}
-
-static bool cut_done(const void *arg)
-{
-	return ((const struct peer_cut *)arg)->done;
-}
-
-static void cut_lane(smd_comm *comm, unsigned peer)
-{
-	static const struct smd_goal goal = {.done = cut_done};
-	struct peer_cut cut = {.task = {.run = cut_now}, .comm = comm, .peer = peer};
-
-	smd_progress_await(&comm->context->progress, &cut.task, &goal, &cut, 0);
-}
-
 /* Ranks do with servers what they cannot do among themselves. */
 enum { OPERATIONS = 20, CUT_AT = 7, DEPTH_MOST = 6 };
 
@@ -425,7 +390,7 @@ static void work_on_when_cut(struct pool_rank *rank)
 		}
 		if (i == CUT_AT && rank->rank == lost->one) {
 			usleep((unsigned)lost->count % 7 * 100);
-			cut_lane(rank->comm, (unsigned)lost->peer);
+			pool_cut_ranks(rank->comm, (unsigned)lost->peer);
 		}
 		if (i < OPERATIONS) {
 			begin(rank, lost, one, i);
