@@ -181,7 +181,7 @@ static void settle(const struct smd_server_options *options, const struct smd_se
 		transports[ways.ntransports] = config->transports[ways.ntransports].ops;
 		ways.ntransports++;
 	}
-	smd_locality_settle(&ways, options->listen, options->pins);
+	smd_locality_settle(&ways, options->listen, (unsigned)options->threads, options->pins);
 }
 
 /* mbps 0: not known. */

@@ -153,11 +153,12 @@ void smd_context_stats(smd_context *context, struct smd_stats *out);
 /*
  * Registers host memory, which operations will use again and again, with the network cards: lanes
  * over RDMA then never ask whether it is still mapped, nor copy it where they cannot know that
- * (without userfaultfd, as in many containers). Where there is no RDMA it costs a moment and changes
- * nothing; memory that is not registered may be used all the same. From then until smd_deregister()
- * with the same range it must stay mapped, and be the same memory. A part of it may be any buffer.
- * The same range may be registered several times, and is deregistered as often; ranges must not
- * overlap otherwise. No operation in flight may use it when it is deregistered. A context that is
+ * (without userfaultfd, as in many containers). Where there is no RDMA it costs a moment and
+ * changes nothing; memory that is not registered may be used all the same. From then until
+ * smd_deregister() with the same range it must stay mapped, and be the same memory. A part of it
+ * may be any buffer. The same range may be registered several times, and is deregistered as often;
+ * ranges must not overlap otherwise. The call only declares it: cards take pieces of it when these
+ * are first used. No operation in flight may use it when it is deregistered. A context that is
  * destroyed needs no deregistration. 0; -EINVAL, also for memory of a device, which needs no such
  * call; -EFAULT; -ENOMEM; -EPERM. From any thread.
  */

@@ -101,14 +101,14 @@ static const char *ways_root(const struct smd_locality_ways *ways)
 	return ways->root ? ways->root : "";
 }
 
-int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses)
+int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses, unsigned shards)
 {
 	int node = -1;
 
 	for (unsigned i = 0; i < ways->ntransports; i++) {
 		const struct smd_transport_ops *ops = ways->transports[i];
 
-		if (ops->node && ops->node(addresses, &node)) {
+		if (ops->node && ops->node(addresses, shards, &node)) {
 			return node;
 		}
 	}
@@ -177,9 +177,10 @@ static void log_settled(const char *who, const char *what, int node, int ret)
 	}
 }
 
-void smd_locality_settle(const struct smd_locality_ways *ways, const char *listen, bool pins)
+void smd_locality_settle(
+	const struct smd_locality_ways *ways, const char *listen, unsigned shards, bool pins)
 {
-	int node = smd_locality_of(ways, listen);
+	int node = smd_locality_of(ways, listen, shards);
 
 	if (node >= 0) {
 		log_settled("server", "memory", node, smd_numa_prefer(node));
@@ -200,7 +201,7 @@ void smd_locality_settle_towards(const struct smd_locality_ways *ways, const cha
 	int node = -1;
 
 	if (smd_addresses_get(server, 0, address) && own_address(address, own) == 0) {
-		node = smd_locality_of(ways, own);
+		node = smd_locality_of(ways, own, 0);
 	}
 	if (node < 0) {
 		smd_log(SMD_LOG_WARN, who,

@@ -30,9 +30,10 @@ struct smd_locality_ways {
 	const char *root; /* as above; NULL: "" */
 };
 
-/* The node of the cards that lanes take at these addresses: as the first transport says that finds cards
- * of its own for them, which may be others than the addresses', else their interfaces'. */
-int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses);
+/* The node of the cards that lanes to so many shards (0: to enough for all cards) take at these
+ * addresses: as the first transport says that finds cards of its own for them, which may be others
+ * than the addresses', else their interfaces'. */
+int smd_locality_of(const struct smd_locality_ways *ways, const char *addresses, unsigned shards);
 
 /* Threads run on that node's processors, as far as they may be used. 0 or -errno; -ENODEV: none of
  * them may. */
@@ -43,8 +44,10 @@ int smd_locality_pin(int node, const char *root);
  * what was done, and what cannot be, is logged. */
 void smd_locality_settle_towards(const struct smd_locality_ways *ways, const char *server);
 
-/* Memory near the card through which workers reach `listen`, where that is known, and threads too if
- * these are to be pinned; what was done, and what cannot be, is logged. */
-void smd_locality_settle(const struct smd_locality_ways *ways, const char *listen, bool pins);
+/* Memory near the card through which workers reach `listen` with so many shards, as above, where
+ * that is known, and threads too if these are to be pinned; what was done, and what cannot be, is
+ * logged. */
+void smd_locality_settle(
+	const struct smd_locality_ways *ways, const char *listen, unsigned shards, bool pins);
 
 #endif

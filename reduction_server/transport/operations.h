@@ -78,7 +78,7 @@ struct smd_transport_ops {
 	uint32_t (*rate)(const char *addresses, unsigned shards, char *source, size_t size);
 	/* The NUMA node that those devices are on; -1: they are on several, or it is not known.
 	 * False: there are none. NULL operation: as their network interfaces' (locality.h). */
-	bool (*node)(const char *addresses, int *node);
+	bool (*node)(const char *addresses, unsigned shards, int *node);
 	/*
 	 * The loop will have lanes, or ones made over those, that come to these addresses, as that
 	 * shard, and

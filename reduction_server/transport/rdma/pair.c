@@ -83,7 +83,8 @@ static int lane_register_buffers(struct rdma_lane *lane, struct smd_error *error
  * not. */
 static int lane_create_pair(struct rdma_lane *lane)
 {
-	/* 96 is bnxt_re's, and irdma has 101: a header of 80 bytes fits. */
+	/* 96 is bnxt_re's, and irdma has 101: a header fits, of 80 bytes, or 96 with a buffer that
+	 * it advertises. */
 	static const uint32_t wanted[] = {256, 128, 96, 0};
 	int ret = 0;
 

@@ -153,11 +153,12 @@ uint32_t smd_rdma_rate(const char *addresses, unsigned shards, char *source, siz
 				 addresses, settings_devices(&settings), shards, "", source, size);
 }
 
-bool smd_rdma_node_read(const char *addresses, const char *devices, const char *root, int *node)
+bool smd_rdma_node_read(
+	const char *addresses, const char *devices, unsigned shards, const char *root, int *node)
 {
 	struct rate rate;
 
-	rate_read(&rate, addresses, devices, 0, root);
+	rate_read(&rate, addresses, devices, shards, root);
 	*node = -1;
 	for (unsigned i = 0; i < rate.ncounted; i++) {
 		int one = smd_verbs_node(root, rate.counted[i]->name);
@@ -172,10 +173,10 @@ bool smd_rdma_node_read(const char *addresses, const char *devices, const char *
 	return rate.ncounted > 0;
 }
 
-bool smd_rdma_node(const char *addresses, int *node)
+bool smd_rdma_node(const char *addresses, unsigned shards, int *node)
 {
 	struct smd_rdma_settings settings;
 
 	return smd_rdma_settings_read(&settings, NULL) == 0 &&
-	       smd_rdma_node_read(addresses, settings_devices(&settings), "", node);
+	       smd_rdma_node_read(addresses, settings_devices(&settings), shards, "", node);
 }

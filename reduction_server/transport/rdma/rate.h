@@ -21,7 +21,8 @@ uint32_t smd_rdma_rate(const char *addresses, unsigned shards, char *source, siz
 
 /* The NUMA node of these ports' devices; -1: they are on several, or do not say. False: there are no
  * such ports. */
-bool smd_rdma_node_read(const char *addresses, const char *devices, const char *root, int *node);
-bool smd_rdma_node(const char *addresses, int *node);
+bool smd_rdma_node_read(
+	const char *addresses, const char *devices, unsigned shards, const char *root, int *node);
+bool smd_rdma_node(const char *addresses, unsigned shards, int *node);
 
 #endif

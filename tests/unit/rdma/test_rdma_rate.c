@@ -328,7 +328,7 @@ static void with_the_connection_manager_the_address_alone_decides(void **state)
 	assert_int_equal(
 		smd_rdma_rate_read("192.0.2.1:1", NULL, 8, tree_root, source, sizeof(source)),
 		0); /* no RDMA device has it, so none is listened at */
-	assert_false(smd_rdma_node_read("192.0.2.1:1", NULL, tree_root, &node));
+	assert_false(smd_rdma_node_read("192.0.2.1:1", NULL, 8, tree_root, &node));
 	assert_int_equal(
 		smd_rdma_rate_read("0.0.0.0:1", NULL, 8, tree_root, source, sizeof(source)),
 		100000); /* any, as over TCP */
@@ -338,7 +338,7 @@ static void with_the_connection_manager_the_address_alone_decides(void **state)
 		smd_rdma_rate_read("0.0.0.0:1", NULL, 8, tree_root, source, sizeof(source)), 25000);
 	write_device("mlx5_0", "device/numa_node", "0\n");
 	write_device("mlx5_1", "device/numa_node", "1\n");
-	assert_true(smd_rdma_node_read("10.0.2.1:1", NULL, tree_root, &node));
+	assert_true(smd_rdma_node_read("10.0.2.1:1", NULL, 8, tree_root, &node));
 	assert_int_equal(node, 1);
 }
 
@@ -391,16 +391,47 @@ static void a_server_is_where_its_ports_are(void **state)
 
 	(void)state;
 	add_roce();
-	assert_true(smd_rdma_node_read("10.0.1.1:2222", "", tree_root, &node));
+	assert_true(smd_rdma_node_read("10.0.1.1:2222", "", 8, tree_root, &node));
 	assert_int_equal(node, -1); /* it does not say */
 	write_device("mlx5_0", "device/numa_node", "0\n");
 	write_device("mlx5_1", "device/numa_node", "1\n");
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		assert_int_equal(smd_rdma_node_read(cases[i].addresses, cases[i].devices, tree_root,
-					 &node),
+		assert_int_equal(smd_rdma_node_read(
+					 cases[i].addresses, cases[i].devices, 8, tree_root, &node),
 			cases[i].there);
 		assert_int_equal(node, cases[i].node);
 	}
+}
+
+/* Its shards do not reach the cards on the other node. */
+static void cards_that_no_shard_takes_are_no_matter(void **state)
+{
+	static const struct {
+		unsigned shards;
+		int node;
+		uint32_t mbps;
+	} cases[] = {{1, 0, 200000}, {2, 0, 400000}, {3, -1, 600000}, {4, -1, 800000},
+		{0, -1, 800000}}; /* 0: so many as there are cards, or more */
+	int node;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		char name[] = "mlx5_N";
+
+		name[5] = (char)('0' + i);
+		add_infiniband(name, 2 + i);
+		write_device(name, "device/numa_node", i < 2 ? "0\n" : "1\n");
+	}
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(smd_rdma_rate_read("0.0.0.0:2222", "", cases[i].shards, tree_root,
+					 source, sizeof(source)),
+			cases[i].mbps);
+		assert_true(
+			smd_rdma_node_read("0.0.0.0:2222", "", cases[i].shards, tree_root, &node));
+		assert_int_equal(node, cases[i].node);
+	}
+	assert_true(smd_rdma_node_read("0.0.0.0:2222", "mlx5_2,mlx5_3", 8, tree_root, &node));
+	assert_int_equal(node, 1);
 }
 
 #define TREE(test) cmocka_unit_test_setup_teardown(test, tree_set_up, ports_tear_down)
@@ -419,6 +450,7 @@ int main(void)
 		TREE(with_the_connection_manager_infiniband_s_address_decides_too),
 		TREE(what_does_not_say_its_speed_is_not_known),
 		TREE(a_server_is_where_its_ports_are),
+		TREE(cards_that_no_shard_takes_are_no_matter),
 	};
 
 	return cmocka_run_group_tests_name("rdma rate", tests, NULL, NULL);

@@ -60,10 +60,10 @@ static void the_way_to_a_server_leads_to_a_card(void **state)
 	assert_int_equal(smd_locality_towards("no address", tree_root), -1);
 }
 
-/* A transport that has cards of its own, or none, for what is asked. */
-static bool has_card_on_node_7(const char *addresses, int *node)
+/* A transport that has cards of its own, or none, for what is asked; of two shards on two nodes. */
+static bool has_card_on_node_7(const char *addresses, unsigned shards, int *node)
 {
-	*node = 7;
+	*node = shards == 2 ? -1 : 7;
 	return strcmp(addresses, "127.0.0.1:7") == 0;
 }
 
@@ -77,9 +77,10 @@ static void a_transport_s_own_card_comes_before_the_interface_s(void **state)
 	const struct smd_locality_ways without = {.transports = transports, .ntransports = 1};
 
 	(void)state;
-	assert_int_equal(smd_locality_of(&ways, "127.0.0.1:7"), 7);
-	assert_int_equal(smd_locality_of(&ways, "127.0.0.1:8"), -1); /* loopback is no card */
-	assert_int_equal(smd_locality_of(&without, "127.0.0.1:7"), -1);
+	assert_int_equal(smd_locality_of(&ways, "127.0.0.1:7", 1), 7);
+	assert_int_equal(smd_locality_of(&ways, "127.0.0.1:7", 2), -1);
+	assert_int_equal(smd_locality_of(&ways, "127.0.0.1:8", 1), -1); /* loopback is no card */
+	assert_int_equal(smd_locality_of(&without, "127.0.0.1:7", 1), -1);
 }
 
 /* Of the node's processors those that may be used. */
@@ -129,14 +130,14 @@ static void who_wants_to_be_near_the_card_is(void **state)
 	snprintf(list, sizeof(list), "%d\n", last);
 	tree_write("/sys/class/net/lo/device/numa_node", "7\n");
 	tree_write("/sys/devices/system/node/node7/cpulist", list);
-	smd_locality_settle(&ways, "127.0.0.1:7", false); /* its memory alone */
+	smd_locality_settle(&ways, "127.0.0.1:7", 1, false); /* its memory alone */
 	sched_getaffinity(0, sizeof(after), &after);
 	assert_true(CPU_EQUAL(&before, &after));
 	for (int worker = 0; worker < 2; worker++) {
 		if (worker) {
 			smd_locality_settle_towards(&ways, "127.0.0.1:7");
 		} else {
-			smd_locality_settle(&ways, "127.0.0.1:7", true);
+			smd_locality_settle(&ways, "127.0.0.1:7", 1, true);
 		}
 		sched_getaffinity(0, sizeof(after), &after);
 		assert_int_equal(CPU_COUNT(&after), 1);
