@@ -143,6 +143,7 @@ static void send_to(struct smd_exchange_piece *piece, unsigned rank, enum smd_fr
 	frame.ordinal = smd_exchanges_missing(operation->comm->exchanges);
 	*send = (struct smd_send){.payload = elements + piece->first * operation->element_bytes,
 		.length = (uint32_t)piece->bytes,
+		.elements = true,
 		.done = piece_sent,
 		.owner = operation};
 	operation->sends_pending++;
@@ -491,6 +492,7 @@ const struct smd_mesh_user smd_exchange_mesh_user = {
 	.on_header = on_header,
 	.on_frame = on_frame,
 	.on_lost = on_lost,
+	.largest = SMD_PIECE_BYTES_MAX,
 };
 
 /* Whether something that has been begun needs more of the rank. */
