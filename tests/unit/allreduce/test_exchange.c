@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/random.h"
+#include "reduction_server/kernels/kernels.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "worker/libsummand/context.h"
@@ -86,6 +87,49 @@ static void compare(struct pool_rank *rank, const struct kind *kind, size_t coun
 	free(input);
 }
 
+/* What crosses in half the bytes is, among ranks too, what servers sum in that type. */
+static void compare_narrow(
+	struct pool_rank *rank, enum smd_dtype wire, enum smd_op op, size_t count, bool in_place)
+{
+	float *input = malloc(count * sizeof(*input));
+	float *ours = malloc(count * sizeof(*ours));
+	float *servers = malloc(count * sizeof(*servers));
+	uint16_t *narrow = malloc(count * sizeof(*narrow));
+	bool exchanged = count * sizeof(*narrow) <= LARGEST;
+	uint64_t before = pool_exchanges(rank->context);
+
+	fill((uint8_t *)input, count, sizeof(*input), (uint64_t)rank->rank << 32 | count);
+	smd_narrow_find(wire)(narrow, input, count);
+	memcpy(ours, input, count * sizeof(*ours));
+	CHECK(smd_comm_set_wire(rank->comm, wire) == 0);
+	CHECK(smd_allreduce(rank->comm, in_place ? ours : input, ours, count, SMD_FLOAT32, op) ==
+		0);
+	CHECK(pool_exchanges(rank->context) == before + exchanged);
+	CHECK(smd_reduce(rank->comm, narrow, narrow, count, wire, op, 0) == 0);
+	CHECK(smd_broadcast(rank->comm, narrow, count, wire, 0) == 0);
+	smd_widen_find(wire)(servers, narrow, count);
+	CHECK(memcmp(ours, servers, count * sizeof(*ours)) == 0);
+	CHECK(smd_comm_set_wire(rank->comm, SMD_FLOAT32) == 0);
+	free(input);
+	free(ours);
+	free(servers);
+	free(narrow);
+}
+
+static void compare_all_narrow(struct pool_rank *rank)
+{
+	const size_t piece = PIECE / sizeof(uint16_t);
+	const size_t counts[] = {1024, 1024 + 7, piece / 2 + 1, piece, 3 * piece - 7,
+		LARGEST / sizeof(uint16_t), LARGEST / sizeof(uint16_t) + 1};
+
+	pool_await_exchanges(rank);
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+		compare_narrow(rank, SMD_BFLOAT16, SMD_SUM, counts[c], c % 2);
+		compare_narrow(
+			rank, SMD_FLOAT16, c % 2 ? SMD_AVG : SMD_MAX, counts[c], (c + 1) % 2);
+	}
+}
+
 static void compare_all(struct pool_rank *rank)
 {
 	pool_await_exchanges(rank);
@@ -111,6 +155,7 @@ static void bits_are_those_of_servers(void **state)
 	start(&pool, 2);
 	for (size_t i = 0; i < sizeof(nranks) / sizeof(nranks[0]); i++) {
 		pool_run(&pool, nranks[i], "bits", compare_all, NULL);
+		pool_run(&pool, nranks[i], "half the bytes", compare_all_narrow, NULL);
 	}
 	pool_stop(&pool);
 }
