@@ -110,6 +110,7 @@ static void make_comm(struct event_base *base)
 	STAILQ_INIT(&context.progress.tasks);
 	context.progress.base = base;
 	context.progress.in_flight = OPERATIONS;
+	context.deal.chunk_bytes = SMD_PIECE_BYTES_MAX;
 	snprintf(context.config.replica, sizeof(context.config.replica), "rank-1");
 	comm.context = &context;
 	comm.state = SMD_COMM_ACTIVE;
