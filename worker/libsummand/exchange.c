@@ -47,10 +47,11 @@ static uint64_t piece_elements(const struct smd_comm *comm, uint64_t count, size
 
 bool smd_exchange_takes(const struct smd_request *operation, const struct smd_epoch *home)
 {
-	return operation->bytes && operation->bytes <= home->exchanged &&
-	       operation->collective == SMD_COLLECTIVE_ALLREDUCE && !operation->wide &&
-	       operation->path == &smd_path_host && operation->comm->exchanges &&
-	       operation->comm->exchanges->mesh;
+	size_t bytes = operation->count * operation->element_bytes;
+
+	return bytes && bytes <= home->exchanged &&
+	       operation->collective == SMD_COLLECTIVE_ALLREDUCE && operation->path->host &&
+	       operation->comm->exchanges && operation->comm->exchanges->mesh;
 }
 
 int smd_exchange_lay(struct smd_request *operation)
@@ -143,6 +144,7 @@ static void send_to(struct smd_exchange_piece *piece, unsigned rank, enum smd_fr
 	frame.ordinal = smd_exchanges_missing(operation->comm->exchanges);
 	*send = (struct smd_send){.payload = elements + piece->first * operation->element_bytes,
 		.length = (uint32_t)piece->bytes,
+		.elements = true,
 		.done = piece_sent,
 		.owner = operation};
 	operation->sends_pending++;
@@ -245,6 +247,9 @@ static void piece_begin(struct smd_exchange_piece *piece)
 	exchanges->begun_bytes += piece->bytes;
 	smd_exchange_watch_begin(exchanges);
 	operation->sends_pending++; /* it does not end in here */
+	if (operation->path->prepare) {
+		operation->path->prepare(operation, piece->chunk);
+	}
 	if (piece->hub != comm->rank) {
 		send_to(piece, piece->hub, SMD_FRAME_INPUT, operation->send);
 	} else {
@@ -491,6 +496,7 @@ const struct smd_mesh_user smd_exchange_mesh_user = {
 	.on_header = on_header,
 	.on_frame = on_frame,
 	.on_lost = on_lost,
+	.largest = SMD_PIECE_BYTES_MAX,
 };
 
 /* Whether something that has been begun needs more of the rank. */

@@ -204,6 +204,16 @@ static bool flow_is_held(
 		       operation->lead);
 }
 
+static bool flow_may_send(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+{
+	const struct smd_path *path = operation->path;
+
+	if (path->prepare) {
+		path->prepare(operation, chunk);
+	}
+	return !path->may_send || path->may_send(flow, operation, chunk);
+}
+
 /* What the next chunk is of; false: it is not there, or may not go. */
 static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uint64_t *chunk,
 	struct smd_item **item)
@@ -218,8 +228,7 @@ static bool flow_next(struct smd_flow *flow, struct smd_request **operation, uin
 	if (flow_is_full(flow, *operation, flow->next)) {
 		return false;
 	}
-	return !*operation || !(*operation)->path->may_send ||
-	       (*operation)->path->may_send(flow, *operation, *chunk);
+	return !*operation || flow_may_send(flow, *operation, *chunk);
 }
 
 static void flow_wait(struct smd_flow *flow)

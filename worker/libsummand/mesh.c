@@ -60,6 +60,22 @@ static int check_proof(const struct smd_mesh *mesh, const struct smd_mesh_words 
 				 caller ? words->caller : words->callee);
 }
 
+static uint16_t own_flags(const struct smd_mesh *mesh)
+{
+	return mesh->config->zeros_skipped ? SMD_MESH_ZEROS : 0;
+}
+
+/* The lane is what both ends want: the one says so in its answer, the other in its call. */
+static int settle(const struct smd_mesh *mesh, struct smd_lane *lane,
+	const struct smd_mesh_words *words, struct smd_error *error)
+{
+	if (words->caller_flags & words->callee_flags & SMD_MESH_ZEROS &&
+		smd_lane_skip_zeros(lane, mesh->user->largest, true)) {
+		return smd_error_set(error, ENOMEM, "MESH: out of memory");
+	}
+	return 0;
+}
+
 /* ---- its end, as long as it is not made ---- */
 
 static void conclude(struct smd_mesh *mesh, bool all)
@@ -179,6 +195,7 @@ static int peer_take_answer(
 				&words->proof)) {
 		ret = smd_error_set(error, ENOMEM, "MESH: out of memory");
 	}
+	ret = ret ? ret : settle(mesh, peer->lane, words, error);
 	if (ret == 0) {
 		snprintf(peer->name, sizeof(peer->name), "%s", words->callee_name);
 		say(peer->lane, SMD_MESH_PROVES, words);
@@ -264,6 +281,7 @@ static int guest_answer(struct smd_mesh_guest *guest, struct smd_error *error)
 			(unsigned long long)mesh->id, mesh->rank, words->caller);
 	}
 	words->callee = mesh->rank;
+	words->callee_flags = own_flags(mesh);
 	snprintf(words->callee_name, sizeof(words->callee_name), "%s", mesh->config->replica);
 	ret = smd_nonce_draw(words->callee_nonce);
 	ret = ret ? ret
@@ -297,6 +315,7 @@ static int guest_take_proof(
 	if (ret == 0 && peer->made) {
 		ret = smd_error_set(error, EPROTO, "MESH: rank %u has a lane already", peer->rank);
 	}
+	ret = ret ? ret : settle(mesh, guest->lane, &guest->words, error);
 	if (ret) {
 		return ret;
 	}
@@ -441,8 +460,10 @@ static int peer_connect(struct smd_mesh_peer *peer, struct smd_error *error)
 	struct smd_mesh *mesh = peer->mesh;
 	char address[SMD_ADDRESS_TEXT_MAX];
 
-	peer->words =
-		(struct smd_mesh_words){.id = mesh->id, .caller = mesh->rank, .callee = peer->rank};
+	peer->words = (struct smd_mesh_words){.id = mesh->id,
+		.caller = mesh->rank,
+		.callee = peer->rank,
+		.caller_flags = own_flags(mesh)};
 	snprintf(peer->words.caller_name, sizeof(peer->words.caller_name), "%s",
 		mesh->config->replica);
 	if (smd_nonce_draw(peer->words.caller_nonce)) {

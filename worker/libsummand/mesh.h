@@ -69,6 +69,7 @@ struct smd_mesh_user {
 		struct smd_error *error);
 	/* Its lane, which was made, has ended and been closed. */
 	void (*on_lost)(struct smd_mesh_peer *peer);
+	uint32_t largest; /* payload of elements */
 };
 
 struct smd_mesh {

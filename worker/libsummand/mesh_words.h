@@ -20,11 +20,16 @@ enum smd_mesh_step {
 	SMD_MESH_LEAVES = 6,
 };
 
+/* What an end wants of the lane, which is so if both do. */
+#define SMD_MESH_ZEROS 1u /* blocks of zeros are not sent (zeros.h), in either direction */
+
 /* All of it, as far as it has been said. */
 struct smd_mesh_words {
 	uint64_t id;
 	uint16_t caller; /* rank that connects, */
 	uint16_t callee; /* and that listens */
+	uint16_t caller_flags;
+	uint16_t callee_flags;
 	uint8_t caller_nonce[SMD_NONCE_SIZE];
 	uint8_t callee_nonce[SMD_NONCE_SIZE];
 	char caller_name[SMD_STRING_MAX + 1];

@@ -42,6 +42,9 @@ struct smd_path {
 		uint64_t chunk, bool is_result);
 	/* Whether the chunk, the flow's next, can be sent now. NULL: always. */
 	bool (*may_send)(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk);
+	/* Makes what this rank sends of the chunk, and of those before it, in the operation's
+	 * buffer, as soon as it is the next to be sent. NULL: it is there. */
+	void (*prepare)(struct smd_request *operation, uint64_t chunk);
 	/* The lane no longer needs the memory that the chunk was fetched to. */
 	void (*sent)(struct smd_flow_send *send);
 

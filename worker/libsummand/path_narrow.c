@@ -23,16 +23,14 @@ static void narrow_narrow(struct smd_request *operation, size_t begin, size_t en
 
 /* Chunks go to several shards, and not quite in their order: what is before this one is narrowed
  * first. */
-static bool narrow_may_send(struct smd_flow *flow, struct smd_request *operation, uint64_t chunk)
+static void narrow_prepare(struct smd_request *operation, uint64_t chunk)
 {
 	size_t end = narrow_first_element(operation, chunk + 1);
 
-	(void)flow;
 	if (end > operation->narrowed) {
 		narrow_narrow(operation, operation->narrowed, end);
 		operation->narrowed = end;
 	}
-	return true;
 }
 
 /* The caller's input is still there. */
@@ -68,7 +66,7 @@ static bool narrow_received(struct smd_flow *flow, struct smd_request *operation
 static const struct smd_path path_narrow = {
 	.name = "narrow",
 	.host = true,
-	.may_send = narrow_may_send,
+	.prepare = narrow_prepare,
 	.received = narrow_received,
 	.restore = narrow_restore,
 };
@@ -77,7 +75,7 @@ static const struct smd_path path_narrow = {
 static const struct smd_path path_narrow_in_place = {
 	.name = "narrow",
 	.host = true,
-	.may_send = narrow_may_send,
+	.prepare = narrow_prepare,
 	.received = narrow_received,
 };
 
@@ -112,6 +110,8 @@ void smd_path_narrow_choose(struct smd_request *operation)
 	operation->element_bytes = smd_dtype_bytes(dtype);
 }
 
+/* All of it where ranks have done it among themselves, which leaves no chunks (exchange.h): what
+ * servers had to take over is widened again. */
 static void narrow_widen_rest(struct smd_request *operation)
 {
 	size_t end = operation->count;

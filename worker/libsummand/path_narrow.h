@@ -10,6 +10,8 @@
  *     recv            |a|b|c|d| |CCCC|DDDD|   results of the second half are widened as they come,
  *     recv, float32   |AAAA|BBBB|CCCC|DDDD|   the others when the operation is done, from the back
  *
+ * What ranks do among themselves (exchange.h) is small, and all of it is widened in the end.
+ *
  * What is narrowed never reaches inputs that are not read yet, if send is recv; what is widened
  * early never reaches what the lanes still use.
  */

@@ -9,12 +9,14 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "reduction_server/base/random.h"
+#include "reduction_server/kernels/kernels.h"
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/fixture.h"
 #include "worker/libsummand/context.h"
@@ -55,16 +57,14 @@ static void fill(uint8_t *buffer, size_t count, size_t size, uint64_t seed)
 }
 
 /* By an exchange, and by servers: a reduce and a broadcast. */
-static void compare(struct pool_rank *rank, const struct kind *kind, size_t count, bool in_place)
+static void compare_of(struct pool_rank *rank, const struct kind *kind, const void *input,
+	size_t count, bool in_place)
 {
-	size_t size = smd_dtype_size(kind->dtype);
-	size_t bytes = count * size;
-	uint8_t *input = malloc(bytes);
+	size_t bytes = count * smd_dtype_size(kind->dtype);
 	uint8_t *ours = malloc(bytes);
 	uint8_t *servers = malloc(bytes);
 	uint64_t before = pool_exchanges(rank->context);
 
-	fill(input, count, size, (uint64_t)rank->rank << 32 | count);
 	memcpy(ours, input, bytes);
 	CHECK(smd_allreduce(rank->comm, in_place ? ours : input, ours, count, kind->dtype,
 		      kind->op) == 0);
@@ -73,9 +73,61 @@ static void compare(struct pool_rank *rank, const struct kind *kind, size_t coun
 	CHECK(smd_broadcast(rank->comm, servers, count, kind->dtype, 0) == 0);
 	CHECK(pool_exchanges(rank->context) == before + (bytes <= LARGEST));
 	CHECK(memcmp(ours, servers, bytes) == 0);
+	free(ours);
+	free(servers);
+}
+
+static void compare(struct pool_rank *rank, const struct kind *kind, size_t count, bool in_place)
+{
+	size_t size = smd_dtype_size(kind->dtype);
+	uint8_t *input = malloc(count * size);
+
+	fill(input, count, size, (uint64_t)rank->rank << 32 | count);
+	compare_of(rank, kind, input, count, in_place);
+	free(input);
+}
+
+/* What crosses in half the bytes is, among ranks too, what servers sum in that type. */
+static void compare_narrow(
+	struct pool_rank *rank, enum smd_dtype wire, enum smd_op op, size_t count, bool in_place)
+{
+	float *input = malloc(count * sizeof(*input));
+	float *ours = malloc(count * sizeof(*ours));
+	float *servers = malloc(count * sizeof(*servers));
+	uint16_t *narrow = malloc(count * sizeof(*narrow));
+	bool exchanged = count * sizeof(*narrow) <= LARGEST;
+	uint64_t before = pool_exchanges(rank->context);
+
+	fill((uint8_t *)input, count, sizeof(*input), (uint64_t)rank->rank << 32 | count);
+	smd_narrow_find(wire)(narrow, input, count);
+	memcpy(ours, input, count * sizeof(*ours));
+	CHECK(smd_comm_set_wire(rank->comm, wire) == 0);
+	CHECK(smd_allreduce(rank->comm, in_place ? ours : input, ours, count, SMD_FLOAT32, op) ==
+		0);
+	CHECK(pool_exchanges(rank->context) == before + exchanged);
+	CHECK(smd_reduce(rank->comm, narrow, narrow, count, wire, op, 0) == 0);
+	CHECK(smd_broadcast(rank->comm, narrow, count, wire, 0) == 0);
+	smd_widen_find(wire)(servers, narrow, count);
+	CHECK(memcmp(ours, servers, count * sizeof(*ours)) == 0);
+	CHECK(smd_comm_set_wire(rank->comm, SMD_FLOAT32) == 0);
 	free(input);
 	free(ours);
 	free(servers);
+	free(narrow);
+}
+
+static void compare_all_narrow(struct pool_rank *rank)
+{
+	const size_t piece = PIECE / sizeof(uint16_t);
+	const size_t counts[] = {1024, 1024 + 7, piece / 2 + 1, piece, 3 * piece - 7,
+		LARGEST / sizeof(uint16_t), LARGEST / sizeof(uint16_t) + 1};
+
+	pool_await_exchanges(rank);
+	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
+		compare_narrow(rank, SMD_BFLOAT16, SMD_SUM, counts[c], c % 2);
+		compare_narrow(
+			rank, SMD_FLOAT16, c % 2 ? SMD_AVG : SMD_MAX, counts[c], (c + 1) % 2);
+	}
 }
 
 static void compare_all(struct pool_rank *rank)
@@ -103,6 +155,89 @@ static void bits_are_those_of_servers(void **state)
 	start(&pool, 2);
 	for (size_t i = 0; i < sizeof(nranks) / sizeof(nranks[0]); i++) {
 		pool_run(&pool, nranks[i], "bits", compare_all, NULL);
+		pool_run(&pool, nranks[i], "half the bytes", compare_all_narrow, NULL);
+	}
+	pool_stop(&pool);
+}
+
+/* ---- zeros ---- */
+
+enum { SPARSE = 16384, SIGNED = 8192, BLOCK = 1024, HUB_ROUND = 16, SPARSE_RANKS = 3 };
+
+/* A tenth is not zero; of two blocks all ranks have -0.0 in the one, and rank 0 alone in the other.
+ */
+static void fill_sparse(float *values, int rank)
+{
+	for (int i = 0; i < SPARSE; i++) {
+		bool all_signed = i / BLOCK == SIGNED / BLOCK;
+		bool one_signed = i / BLOCK == SIGNED / BLOCK + 1 && rank == 0;
+
+		values[i] = i < SPARSE / 10            ? (float)(rank + 1)
+			    : all_signed || one_signed ? -0.0f
+						       : 0;
+	}
+}
+
+static struct smd_stats stats_of(const struct pool_rank *rank)
+{
+	struct smd_stats stats;
+
+	smd_context_stats(rank->context, &stats);
+	return stats;
+}
+
+/* Each rank is the hub as often as the others. */
+static void sum_sparse(struct pool_rank *rank, float *values)
+{
+	for (int i = 0; i < HUB_ROUND * SPARSE_RANKS; i++) {
+		fill_sparse(values, rank->rank);
+		CHECK(smd_allreduce(rank->comm, values, values, SPARSE, SMD_FLOAT32, SMD_SUM) == 0);
+		CHECK(values[0] == 6 && values[SPARSE - 1] == 0);
+		CHECK(signbit(values[SIGNED]) && !signbit(values[SIGNED + BLOCK]));
+	}
+}
+
+/* `argument` is the rank whose zeros cross, both ways, or NULL. */
+static void exchange_zeros(struct pool_rank *rank)
+{
+	static const struct kind of_zeros[] = {
+		{SMD_FLOAT32, SMD_SUM}, {SMD_FLOAT32, SMD_MIN}, {SMD_FLOAT32, SMD_MAX}};
+	const size_t payloads = (size_t)HUB_ROUND * 4 * (SPARSE_RANKS - 1) * SPARSE * sizeof(float);
+	const int *refuses = rank->argument;
+	float *values = malloc(SPARSE * sizeof(*values));
+	struct smd_stats before;
+	struct smd_stats after;
+	uint64_t bytes;
+	uint64_t skipped;
+
+	if (refuses && *refuses == rank->rank) {
+		rank->context->config.zeros_skipped = false;
+	}
+	pool_await_exchanges(rank);
+	before = stats_of(rank);
+	sum_sparse(rank, values);
+	after = stats_of(rank);
+	bytes = after.bytes_sent - before.bytes_sent + after.bytes_received - before.bytes_received;
+	skipped = after.bytes_skipped - before.bytes_skipped;
+	CHECK(bytes + skipped >= payloads);
+	CHECK(refuses || bytes < payloads / 3);
+	CHECK((skipped == 0) == (refuses && *refuses == rank->rank));
+	for (size_t k = 0; k < sizeof(of_zeros) / sizeof(of_zeros[0]); k++) {
+		fill_sparse(values, rank->rank);
+		compare_of(rank, &of_zeros[k], values, SPARSE, k == 1);
+	}
+	free(values);
+}
+
+static void zeros_do_not_cross_where_both_ranks_want_it(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	start(&pool, 1);
+	pool_run(&pool, SPARSE_RANKS, "zeros", exchange_zeros, NULL);
+	for (int refuses = 0; refuses < SPARSE_RANKS; refuses++) {
+		pool_run(&pool, SPARSE_RANKS, "some zeros", exchange_zeros, &refuses);
 	}
 	pool_stop(&pool);
 }
@@ -430,6 +565,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(bits_are_those_of_servers),
+		cmocka_unit_test(zeros_do_not_cross_where_both_ranks_want_it),
 		cmocka_unit_test(many_at_once_are_right),
 		cmocka_unit_test(a_lost_server_takes_nothing_of_exchanges),
 		cmocka_unit_test(nor_does_one_that_is_drained),

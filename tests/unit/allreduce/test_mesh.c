@@ -496,10 +496,12 @@ static void words_are_read_as_they_were_said(void **state)
 
 	(void)state;
 	memset(words.caller_nonce, 1, sizeof(words.caller_nonce));
+	words.caller_flags = SMD_MESH_ZEROS;
 	length = smd_mesh_words_call(&words, payload);
 	assert_int_equal(smd_mesh_words_take_call(payload, length, &read, &error), 0);
 	assert_int_equal(read.id, ID);
 	assert_int_equal(read.caller, 2);
+	assert_int_equal(read.caller_flags, SMD_MESH_ZEROS);
 	assert_string_equal(read.caller_name, "stranger");
 	assert_memory_equal(read.caller_nonce, words.caller_nonce, sizeof(words.caller_nonce));
 	for (size_t cut = 0; cut < length; cut++) {
@@ -508,6 +510,16 @@ static void words_are_read_as_they_were_said(void **state)
 	assert_int_equal(smd_mesh_words_take_call(payload, length + 1, &read, &error), -EPROTO);
 	assert_string_equal(
 		error.text, "MESH: who connects must be as specs/design/exchange.md says");
+	words.caller_flags = 2; /* there is no such thing to want */
+	length = smd_mesh_words_call(&words, payload);
+	assert_int_equal(smd_mesh_words_take_call(payload, length, &read, NULL), -EPROTO);
+	words.callee_flags = SMD_MESH_ZEROS;
+	length = smd_mesh_words_answer(&words, payload);
+	assert_int_equal(smd_mesh_words_take_answer(payload, length, &read, &error), 0);
+	assert_int_equal(read.callee_flags, SMD_MESH_ZEROS);
+	words.callee_flags = 3;
+	length = smd_mesh_words_answer(&words, payload);
+	assert_int_equal(smd_mesh_words_take_answer(payload, length, &read, NULL), -EPROTO);
 }
 
 /* Each word that is signed matters, and whose proof it is. */
@@ -527,7 +539,7 @@ static void proofs_are_of_all_words(void **state)
 	assert_false(smd_proof_equals(&right, &proof));
 	assert_int_equal(smd_mesh_words_proof(&words, true, "tokem", secret, &proof), 0);
 	assert_false(smd_proof_equals(&right, &proof));
-	for (unsigned i = 0; i < 7; i++) {
+	for (unsigned i = 0; i < 9; i++) {
 		struct smd_mesh_words wrong = words;
 
 		wrong.id += i == 0;
@@ -537,6 +549,8 @@ static void proofs_are_of_all_words(void **state)
 		wrong.callee_nonce[31] = i == 4;
 		wrong.caller_name[0] = (char)(wrong.caller_name[0] + (i == 5));
 		wrong.callee_name[0] = i == 6 ? 'x' : wrong.callee_name[0];
+		wrong.caller_flags = i == 7;
+		wrong.callee_flags = i == 8;
 		assert_int_equal(smd_mesh_words_proof(&wrong, true, "token", secret, &proof), 0);
 		assert_false(smd_proof_equals(&right, &proof));
 	}
