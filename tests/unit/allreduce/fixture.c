@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <event2/thread.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -132,6 +133,13 @@ bool pool_is_shm(void)
 	return shm && strcmp(shm, "1") == 0;
 }
 
+bool pool_is_exchange(void)
+{
+	const char *exchange = getenv("SUMMAND_TEST_EXCHANGE");
+
+	return exchange && strcmp(exchange, "1") == 0;
+}
+
 int pool_rounds(int rounds)
 {
 	return pool_is_rdma() ? (rounds + 3) / 4 : rounds;
@@ -148,6 +156,9 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	static const struct smd_server_config defaults;
 
 	evthread_use_pthreads();
+	if (pool_is_exchange()) {
+		setenv("SUMMAND_EXCHANGE", "on", 1);
+	}
 	memset(pool, 0, sizeof(*pool));
 	pool->transport = strncmp(transport, "fault", 5) ? transport : "fault";
 	pool->over_tcp = strstr(transport, "tcp") || strcmp(transport, "rdma") == 0 ||
@@ -242,6 +253,9 @@ smd_context *pool_context(const struct pool *pool, int rank)
 	return context;
 }
 
+/* What bodies have exchanged, of all ranks and runs. */
+static atomic_ullong exchanged;
+
 struct rank_thread {
 	struct pool_rank rank;
 	void (*body)(struct pool_rank *rank);
@@ -252,11 +266,15 @@ static void *run_rank(void *arg)
 {
 	struct rank_thread *thread = arg;
 	struct pool_rank *rank = &thread->rank;
+	uint64_t before;
 
 	rank->context = pool_context(rank->pool, rank->rank);
 	CHECK(smd_comm_create(rank->context, rank->group, rank->nranks, rank->rank, &rank->comm) ==
 		0);
+	pool_meet(rank);
+	before = pool_exchanges(rank->context);
 	thread->body(rank);
+	atomic_fetch_add(&exchanged, pool_exchanges(rank->context) - before);
 	smd_comm_destroy(rank->comm);
 	smd_context_destroy(rank->context);
 	return NULL;
@@ -306,6 +324,31 @@ void pool_await_exchanges(struct pool_rank *rank)
 		all = pool_exchanges(rank->context) > before;
 		CHECK(smd_allreduce(rank->comm, &all, &all, 1, SMD_INT32, SMD_MIN) == 0);
 	} while (!all);
+}
+
+static bool may_meet(const struct pool_rank *rank)
+{
+	const struct smd_config *config = &rank->context->config;
+	bool tcp = false;
+
+	for (unsigned i = 0; i < config->ntransports; i++) {
+		tcp |= strcmp(config->transports[i]->name, "tcp") == 0;
+	}
+	return tcp && !config->poll && rank->nranks > 1;
+}
+
+void pool_meet(struct pool_rank *rank)
+{
+	if (pool_is_exchange() && may_meet(rank)) {
+		pool_await_exchanges(rank);
+	}
+}
+
+int pool_check_exchanged(void **state)
+{
+	(void)state;
+	CHECK(!pool_is_exchange() || atomic_load(&exchanged) > 0);
+	return 0;
 }
 
 /* ---- what is summed ---- */
