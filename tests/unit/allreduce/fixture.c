@@ -4,6 +4,7 @@
 #include <event2/event.h>
 #include <event2/thread.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,13 @@ bool pool_is_shm(void)
 	return shm && strcmp(shm, "1") == 0;
 }
 
+bool pool_is_exchange(void)
+{
+	const char *exchange = getenv("SUMMAND_TEST_EXCHANGE");
+
+	return exchange && strcmp(exchange, "1") == 0;
+}
+
 int pool_rounds(int rounds)
 {
 	return pool_is_rdma() ? (rounds + 3) / 4 : rounds;
@@ -151,6 +159,9 @@ void pool_start(struct pool *pool, const char *transport, unsigned nservers,
 	static const struct smd_server_config defaults;
 
 	evthread_use_pthreads();
+	if (pool_is_exchange()) {
+		setenv("SUMMAND_EXCHANGE", "on", 1);
+	}
 	memset(pool, 0, sizeof(*pool));
 	pool->transport = strncmp(transport, "fault", 5) ? transport : "fault";
 	pool->over_tcp = strstr(transport, "tcp") || strcmp(transport, "rdma") == 0 ||
@@ -245,6 +256,9 @@ smd_context *pool_context(const struct pool *pool, int rank)
 	return context;
 }
 
+/* What bodies have exchanged, of all ranks and runs. */
+static atomic_ullong exchanged;
+
 struct rank_thread {
 	struct pool_rank rank;
 	void (*body)(struct pool_rank *rank);
@@ -255,11 +269,15 @@ static void *run_rank(void *arg)
 {
 	struct rank_thread *thread = arg;
 	struct pool_rank *rank = &thread->rank;
+	uint64_t before;
 
 	rank->context = pool_context(rank->pool, rank->rank);
 	CHECK(smd_comm_create(rank->context, rank->group, rank->nranks, rank->rank, &rank->comm) ==
 		0);
+	pool_meet(rank);
+	before = pool_exchanges(rank->context);
 	thread->body(rank);
+	atomic_fetch_add(&exchanged, pool_exchanges(rank->context) - before);
 	smd_comm_destroy(rank->comm);
 	smd_context_destroy(rank->context);
 	return NULL;
@@ -341,6 +359,31 @@ void pool_cut_ranks(smd_comm *comm, unsigned peer)
 	struct peer_cut cut = {.task = {.run = cut_ranks_now}, .comm = comm, .peer = peer};
 
 	smd_progress_await(&comm->context->progress, &cut.task, &goal, &cut, 0);
+}
+
+static bool may_meet(const struct pool_rank *rank)
+{
+	const struct smd_config *config = &rank->context->config;
+	bool tcp = false;
+
+	for (unsigned i = 0; i < config->ntransports; i++) {
+		tcp |= strcmp(config->transports[i]->name, "tcp") == 0;
+	}
+	return tcp && !config->poll && rank->nranks > 1;
+}
+
+void pool_meet(struct pool_rank *rank)
+{
+	if (pool_is_exchange() && may_meet(rank)) {
+		pool_await_exchanges(rank);
+	}
+}
+
+int pool_check_exchanged(void **state)
+{
+	(void)state;
+	CHECK(!pool_is_exchange() || atomic_load(&exchanged) > 0);
+	return 0;
 }
 
 /* ---- what is summed ---- */

@@ -51,6 +51,10 @@ bool pool_is_shm(void);
 int pool_rounds(int rounds);
 size_t pool_count(size_t elements);
 
+/* Whether ranks of pools over "tcp" do small all-reduces among themselves (SUMMAND_TEST_EXCHANGE is
+ * 1): bodies begin when they do. Ranks in poll mode do not. */
+bool pool_is_exchange(void);
+
 /* Over "tcp", "loopback", "fault" (wrapped around the latter), "fault over tcp", or "rdma" where a
  * test has put something in its place, in both directions. Where SUMMAND_TEST_RDMA is the address
  * of an RDMA device, the first two become "rdma", with servers that take TCP too; where
@@ -97,6 +101,13 @@ uint64_t pool_exchanges(smd_context *context);
 void pool_await_exchanges(struct pool_rank *rank);
 /* They do, and this rank's lane to that one ends now. */
 void pool_cut_ranks(smd_comm *comm, unsigned peer);
+
+/* The same where SUMMAND_TEST_EXCHANGE says so and they can; bodies of pool_run() have done it. */
+void pool_meet(struct pool_rank *rank);
+
+/* At the end of a program that runs with SUMMAND_TEST_EXCHANGE=1, too: its bodies have exchanged
+ * something. */
+int pool_check_exchanged(void **state);
 
 /* What a rank contributes to an operation, and the sum in rank order: of three ranks and more another
  * order has other bits. */

@@ -1,6 +1,7 @@
 /*
  * The same inputs give the same bits, whatever else differs: chunk sizes, windows, servers, shards,
- * bandwidths, transports, the order in which parts arrive, and the kernels.
+ * bandwidths, transports, the order in which parts arrive, the kernels, and whether ranks sum for
+ * each other.
  *
  * The inputs are such that the order of ranks, and every rounding, shows in the bits.
  */
@@ -178,6 +179,10 @@ static void run_variant(const struct variant *variant, uint64_t digests[CASES_MA
 
 static const struct variant plain = {"loopback", 1, NULL, {{.shards = 1}}};
 
+/* For the streams of another table: with as little as a pool's servers have by default these chunks
+ * leave no room for them until windows are given back. */
+#define ENOUGH (256u << 20)
+
 static const struct variant variants[] = {
 	{"tcp", 1, NULL, {{.shards = 3, .chunk_bytes = 64 << 10, .window = 2}}},
 	{"tcp", 2, NULL,
@@ -187,9 +192,10 @@ static const struct variant variants[] = {
 		{{.shards = 1, .chunk_bytes = 1 << 20, .window = 16},
 			{.shards = 2, .chunk_bytes = 1 << 20, .window = 3}}},
 	{"tcp", 4, NULL,
-		{{.shards = 1, .bandwidth_mbps = 1000}, {.shards = 1, .bandwidth_mbps = 250},
-			{.shards = 2, .bandwidth_mbps = 7000},
-			{.shards = 1, .bandwidth_mbps = 40000}}},
+		{{.shards = 1, .memory_bytes = ENOUGH, .bandwidth_mbps = 1000},
+			{.shards = 1, .memory_bytes = ENOUGH, .bandwidth_mbps = 250},
+			{.shards = 2, .memory_bytes = ENOUGH, .bandwidth_mbps = 7000},
+			{.shards = 1, .memory_bytes = ENOUGH, .bandwidth_mbps = 40000}}},
 	{"fault", 1, "delay=0..3ms,seed=1", {{.shards = 2, .chunk_bytes = 32 << 10, .window = 4}}},
 	{"fault", 2, "delay=0..3ms,seed=2",
 		{{.shards = 1, .chunk_bytes = 16 << 10, .window = 8},
@@ -211,6 +217,9 @@ static void bits_are_the_same_in_every_pool(void **state)
 	(void)state;
 	run_variant(&plain, expected);
 	for (size_t v = 0; v < sizeof(variants) / sizeof(variants[0]); v++) {
+		if (pool_is_exchange() && strcmp(variants[v].transport, "tcp") != 0) {
+			continue; /* its ranks do not meet */
+		}
 		run_variant(&variants[v], digests);
 		for (unsigned c = 0; c < ncases; c++) {
 			if (digests[c] != expected[c]) {
@@ -305,11 +314,17 @@ int main(int argc, char **argv)
 		cmocka_unit_test(bits_are_the_same_in_every_pool),
 		cmocka_unit_test(bits_are_the_same_with_the_scalar_kernels),
 	};
+	const struct CMUnitTest by_exchanges[] = {
+		cmocka_unit_test(bits_are_the_same_in_every_pool),
+	};
 
 	program = argv[0];
 	find_cases();
 	if (argc == 2 && strcmp(argv[1], "digests") == 0) {
 		return print_digests();
+	}
+	if (pool_is_exchange()) {
+		return cmocka_run_group_tests(by_exchanges, NULL, pool_check_exchanged);
 	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

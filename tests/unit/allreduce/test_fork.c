@@ -146,15 +146,15 @@ static void a_child_may_make_a_context_of_its_own(void **state)
  */
 static int run_parent(const char *servers)
 {
+	struct pool_rank rank = {.nranks = 2, .rank = 1};
 	const struct smd_context_options options = {
 		.servers = servers, .replica = "parent", .job = "forks"};
-	smd_context *context;
-	smd_comm *comm;
 	pid_t child;
 
-	CHECK(smd_context_create(&options, &context) == 0);
-	CHECK(smd_comm_create(context, "orphan", 2, 1, &comm) == 0);
-	CHECK(sum(comm) == 0);
+	CHECK(smd_context_create(&options, &rank.context) == 0);
+	CHECK(smd_comm_create(rank.context, "orphan", 2, 1, &rank.comm) == 0);
+	pool_meet(&rank);
+	CHECK(sum(rank.comm) == 0);
 	child = fork();
 	CHECK(child >= 0);
 	if (child == 0) {
@@ -198,8 +198,7 @@ static void a_parent_s_death_is_named_while_its_child_lives(void **state)
 {
 	struct smd_context_options options = {.replica = "survivor", .job = "forks"};
 	struct pool pool;
-	smd_context *context;
-	smd_comm *comm;
+	struct pool_rank rank = {.nranks = 2};
 	uint64_t waited_ns;
 	uint64_t killed_ns;
 	pid_t parent;
@@ -210,22 +209,23 @@ static void a_parent_s_death_is_named_while_its_child_lives(void **state)
 	pool_start(&pool, "tcp", 1, NULL);
 	parent = spawn_parent(&pool, &says);
 	options.servers = pool.list;
-	assert_int_equal(smd_context_create(&options, &context), 0);
-	assert_int_equal(smd_comm_create(context, "orphan", 2, 0, &comm), 0);
-	assert_int_equal(sum(comm), 0);
+	assert_int_equal(smd_context_create(&options, &rank.context), 0);
+	assert_int_equal(smd_comm_create(rank.context, "orphan", 2, 0, &rank.comm), 0);
+	pool_meet(&rank);
+	assert_int_equal(sum(rank.comm), 0);
 	assert_int_equal(read(says, &child, sizeof(child)), sizeof(child));
 	waited_ns = smd_pressure_waited_ns();
 	killed_ns = smd_clock_ns();
 	kill(parent, SIGKILL);
 	waitpid(parent, NULL, 0);
-	assert_int_equal(sum(comm), -ECONNRESET);
+	assert_int_equal(sum(rank.comm), -ECONNRESET);
 	assert_soon(killed_ns, waited_ns);
 	assert_non_null(strstr(smd_error_message(), "rank 1 (parent) was lost: "));
 	assert_null(strstr(smd_error_message(), "silent"));
 	kill(child, SIGKILL);
 	close(says);
-	smd_comm_destroy(comm);
-	smd_context_destroy(context);
+	smd_comm_destroy(rank.comm);
+	smd_context_destroy(rank.context);
 	pool_stop(&pool);
 	unsetenv("SUMMAND_PROGRESS");
 }
@@ -246,5 +246,5 @@ int main(int argc, char **argv)
 		tests[3 * i + 2] = (struct CMUnitTest)cmocka_unit_test_prestate(
 			a_parent_s_death_is_named_while_its_child_lives, modes[i]);
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, pool_check_exchanged);
 }

@@ -262,5 +262,5 @@ int main(void)
 		return cmocka_run_group_tests(over_rdma, NULL, NULL);
 	}
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, pool_check_exchanged);
 }

@@ -455,7 +455,7 @@ int main(int argc, char **argv)
 
 	over_card = argc > 1 && strcmp(argv[1], "--card") == 0;
 	capture_begin();
-	ret = cmocka_run_group_tests(tests, NULL, NULL);
+	ret = cmocka_run_group_tests(tests, NULL, pool_check_exchanged);
 	capture_end();
 	return ret;
 }
