@@ -92,16 +92,43 @@ static void large_allreduces_go_through_collnet(void **state)
 	for (int version = 3; version <= 5; version++) {
 		void *ctx = open_tuner(version, 2);
 
-		for (int function = 0; function <= NCCL_FUNC_ALLREDUCE; function++) {
-			assert_int_equal(choice_of(version, ctx, function, MIB, of_nccl),
-				function == NCCL_FUNC_ALLREDUCE ? NCCL_ALGO_COLLNET_CHAIN : -1);
-		}
+		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, MIB, of_nccl),
+			NCCL_ALGO_COLLNET_CHAIN);
 		assert_int_equal(
 			choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, MIB - 1, of_nccl), SHUT);
-		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_REDUCESCATTER, 4, of_nccl), -1);
 		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, 1 << 30, of_nccl),
 			NCCL_ALGO_COLLNET_CHAIN);
 		close_tuner(version, ctx);
+	}
+}
+
+/* NCCL has CollNetDirect and NVLS for all-gather and reduce-scatter, and knows nothing of what
+ * servers carry. What NCCL_ALGO leaves alone is what the user asks for. */
+static void other_collectives_do_not(void **state)
+{
+	static const int ways[] = {NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_NVLS};
+
+	for (int version = 3; version <= 5; version++) {
+		for (size_t way = 0; way < 2; way++) {
+			void *ctx;
+			costs table;
+
+			variables_of_a_job(state);
+			setenv("SUMMAND_NCCL_MIN_BYTES", way ? "0" : "1T", 1);
+			ctx = open_tuner(version, 4);
+			for (int function = 0; function < NCCL_FUNC_ALLREDUCE; function++) {
+				memcpy(table, of_nccl, sizeof(table));
+				table[ways[way]][NCCL_PROTO_SIMPLE] = 1;
+				assert_int_equal(
+					choice_of(version, ctx, function, MIB, table), SHUT);
+				for (int p = 0; p < PROTOCOLS; p++) {
+					table[NCCL_ALGO_TREE][p] = NCCL_COST_IGNORE;
+					table[NCCL_ALGO_RING][p] = NCCL_COST_IGNORE;
+				}
+				assert_int_equal(choice_of(version, ctx, function, MIB, table), -1);
+			}
+			close_tuner(version, ctx);
+		}
 	}
 }
 
@@ -468,6 +495,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(large_allreduces_go_through_collnet, variables_of_a_job),
+		cmocka_unit_test_setup(other_collectives_do_not, variables_of_a_job),
 		cmocka_unit_test_setup(
 			the_cheapest_way_through_collnet_is_taken, variables_of_a_job),
 		cmocka_unit_test_setup(what_nccl_cannot_use_stays_so, variables_of_a_job),

@@ -1,4 +1,4 @@
-/* Chooses CollNet for the all-reduces that it makes faster, and keeps the others from it. */
+/* Chooses CollNet for the all-reduces that it makes faster, and keeps all else from it. */
 #include "worker/nccl_plugin/collnet/tuner.h"
 
 #include <pthread.h>
@@ -399,7 +399,8 @@ static bool pays(
 	return wins;
 }
 
-/* NCCL believes a chain through CollNet to have hardly more latency than one hop of a ring. */
+/* NCCL believes a chain through CollNet to have hardly more latency than one hop of a ring, and any
+ * way as fast as a node's link. */
 static void take_no_way(float *costs, int nalgorithms, int nprotocols)
 {
 	bool others = false;
@@ -448,8 +449,11 @@ static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, in
 void smd_tuner_weigh(struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols)
 {
-	if (!tuner || function != NCCL_FUNC_ALLREDUCE || nprotocols <= NCCL_PROTO_SIMPLE ||
-		nalgorithms <= NCCL_ALGO_COLLNET_CHAIN) {
+	if (!tuner || nprotocols <= NCCL_PROTO_SIMPLE || nalgorithms <= NCCL_ALGO_COLLNET_CHAIN) {
+		return;
+	}
+	if (function != NCCL_FUNC_ALLREDUCE) { /* servers save nothing there */
+		take_no_way(costs, nalgorithms, nprotocols);
 		return;
 	}
 	take_out_chain(tuner, costs, nalgorithms, nprotocols);

@@ -1,8 +1,8 @@
 /*
  * Which all-reduces of a communicator go through the reduction servers: those that they make
  * faster, by the costs that NCCL shows (specs/guide/nccl.md), or, where SUMMAND_NCCL_MIN_BYTES is
- * set, those of so many bytes and more. The others do not, some of which NCCL would send there by
- * itself. All else is left to NCCL.
+ * set, those of so many bytes and more. The others do not, nor do other collectives, some of which
+ * NCCL would send there by itself. All else is left to NCCL.
  *
  * All ranks decide alike, without a word between them: NCCL's costs, the numbers of nodes and
  * servers and the variables are the same on all. (The nodes compare these: connect.c.) So nothing
@@ -65,9 +65,9 @@ struct smd_tuner *smd_tuner_open(
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*
- * For an all-reduce: gives one way through CollNet the least of the costs[nalgorithms][nprotocols],
- * or takes all of these ways out, if anything else is left. NCCL takes the least. All ranks of a
- * communicator ask in the same order.
+ * For an all-reduce that servers make faster: gives one way through CollNet the least of the
+ * costs[nalgorithms][nprotocols]. For all else: takes all of these ways out, if anything else is
+ * left. NCCL takes the least. All ranks of a communicator ask in the same order.
  */
 void smd_tuner_weigh(struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols);
