@@ -9,7 +9,7 @@
  * that a rank learns while it runs may count: it calls for each operation when it begins it, and
  * no two ranks have begun as many when they hear of a server that was lost. What servers say that
  * they carry nodes agree on before the first operation (capacity.h); but where a node has several
- * GPUs, not every rank is a node that hears it, so there their number counts.
+ * GPUs, not every rank is a node that hears it, so there a variable must say it.
  *
  * A tuner is one communicator's. NULL is a tuner too, one that leaves every choice to NCCL: the
  * plugin is off, there is only one node, or no memory. Nothing here fails, because NCCL would end
@@ -31,8 +31,8 @@ struct smd_tuner;
 
 /*
  * "400/100": what the servers' links carry together, and what a node's does, both in any unit.
- * Without it servers say what they carry, where all ranks hear that; else a server is taken to
- * carry what a node does.
+ * Without it servers say what they carry, where all ranks hear that, or a server is taken to carry
+ * what a node does; but where nodes have several GPUs, no all-reduce goes through servers.
  */
 #define SMD_TUNER_LINKS "SUMMAND_NCCL_SERVER_LINKS"
 
