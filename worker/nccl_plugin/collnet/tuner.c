@@ -33,7 +33,7 @@ struct smd_tuner {
 	double networks;               /* of a node, of which CollNet has one and a ring all */
 	double links;                  /* of a node's speed, that the servers have together, */
 	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
-	bool unsaid;                   /* it must be, and is not */
+	bool unsaid;                   /* nodes have several GPUs, and no variable says it */
 	bool costs;                    /* whether NCCL shows them */
 	bool heads;                    /* NVLS has some, so a chain may have none */
 	bool weighed;                  /* what servers say has been compared, and said */
