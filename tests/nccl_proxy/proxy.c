@@ -240,8 +240,7 @@ int proxy_start(struct proxy *proxy, struct proxy_op *op)
 	op->asked = false;
 	result = COLLNET_CALL(proxy->collnet, iallreduce, proxy->coll, source(proxy, op),
 		proxy_slot(proxy, PROXY_RECEIVE, op->slot), op->count, (int)op->dtype, (int)op->op,
-		proxy->mhandles[op->in_place ? PROXY_RECEIVE : PROXY_SEND],
-		proxy->mhandles[PROXY_RECEIVE], &op->request);
+		proxy->mhandles[PROXY_SEND], proxy->mhandles[PROXY_RECEIVE], &op->request);
 	CHECK(result != NCCL_SUCCESS || op->request != (void *)0x5a5a);
 	if (result != NCCL_SUCCESS) {
 		op->request = NULL;

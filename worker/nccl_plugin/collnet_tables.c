@@ -31,31 +31,6 @@ static int connect_all(void *handles[], int nranks, int rank, void *listen_comm,
 	return smd_collnet_connect(handles, nranks, rank, listen_comm, coll_comm);
 }
 
-static int allreduce(void *coll_comm, void *send, void *recv, size_t count, int dtype, int op,
-	void *send_mhandle, void *recv_mhandle, void **request)
-{
-	(void)send_mhandle;
-	(void)recv_mhandle;
-	return smd_collnet_allreduce(coll_comm, send, recv, count, dtype, op, request);
-}
-
-static int allgather(void *coll_comm, void *send, int nparts, struct nccl_sge_v9 *parts,
-	size_t bytes_per_rank, size_t offset, size_t bytes, void *send_mhandle, void **request)
-{
-	(void)send_mhandle;
-	return smd_collnet_allgather(
-		coll_comm, send, nparts, parts, bytes_per_rank, offset, bytes, request);
-}
-
-static int reducescatter(void *coll_comm, int nparts, struct nccl_sge_v9 *parts, void *recv,
-	size_t bytes_per_rank, size_t offset, size_t bytes, int dtype, int op, void *recv_mhandle,
-	void **request)
-{
-	(void)recv_mhandle;
-	return smd_collnet_reducescatter(
-		coll_comm, nparts, parts, recv, bytes_per_rank, offset, bytes, dtype, op, request);
-}
-
 static int flush(void *coll_comm, void *data, int size, void *mhandle, void **request)
 {
 	(void)data;
@@ -73,7 +48,7 @@ static int register_v6(void *coll_comm, void *data, int size, int type, void **m
 static int allreduce_v6(void *coll_comm, void *send, void *recv, int count, int dtype, int op,
 	void *send_mhandle, void *recv_mhandle, void **request)
 {
-	return allreduce(coll_comm, send, recv, (size_t)count, dtype, op, send_mhandle,
+	return smd_collnet_allreduce(coll_comm, send, recv, (size_t)count, dtype, op, send_mhandle,
 		recv_mhandle, request);
 }
 
@@ -92,8 +67,8 @@ static int allgather_v8(void *coll_comm, void *send, int nparts, struct nccl_sge
 	size_t bytes_per_rank, size_t offset, size_t bytes, void *send_mhandle, void **request)
 {
 	struct nccl_sge_v9 *today = parts_from_v8(nparts, parts);
-	int result = today ? allgather(coll_comm, send, nparts, today, bytes_per_rank, offset,
-				     bytes, send_mhandle, request)
+	int result = today ? smd_collnet_allgather(coll_comm, send, nparts, today, bytes_per_rank,
+				     offset, bytes, send_mhandle, request)
 			   : NCCL_SYSTEM_ERROR;
 
 	free(today);
@@ -105,9 +80,10 @@ static int reducescatter_v8(void *coll_comm, int nparts, struct nccl_sge_v8 *par
 	void **request)
 {
 	struct nccl_sge_v9 *today = parts_from_v8(nparts, parts);
-	int result = today ? reducescatter(coll_comm, nparts, today, recv, bytes_per_rank, offset,
-				     bytes, dtype, op, recv_mhandle, request)
-			   : NCCL_SYSTEM_ERROR;
+	int result =
+		today ? smd_collnet_reducescatter(coll_comm, nparts, today, recv, bytes_per_rank,
+				offset, bytes, dtype, op, recv_mhandle, request)
+		      : NCCL_SYSTEM_ERROR;
 
 	free(today);
 	return result;
@@ -144,8 +120,8 @@ static int finalize(void *ctx)
 	.closeColl = smd_collnet_close, .closeListen = smd_collnet_close_listen
 
 #define SINCE_V9                                                                                   \
-	SINCE_V6, .regMr = smd_collnet_register, .iallreduce = allreduce, .iallgather = allgather, \
-		  .ireducescatter = reducescatter
+	SINCE_V6, .regMr = smd_collnet_register, .iallreduce = smd_collnet_allreduce,              \
+		  .iallgather = smd_collnet_allgather, .ireducescatter = smd_collnet_reducescatter
 
 extern const struct nccl_collnet_v6 ncclCollNetPlugin_v6;
 extern const struct nccl_collnet_v8 ncclCollNetPlugin_v8;

@@ -163,24 +163,36 @@ static void coll_registered(struct node *node)
 	}
 }
 
-/* NCCL lets go of what a graph used some time after the graph has gone; its memory may have been freed, and other memory have come
- * that overlaps its addresses. */
+static pthread_barrier_t first_is_in_flight; /* and has given its older memory back */
+
+/* NCCL lets go of what a graph used some time after the graph has gone; its memory may have been
+ * freed, and other memory have come that overlaps its addresses and is in use. */
 static void coll_overlapping(struct node *node)
 {
 	enum { COUNT = 5000, BYTES = 1 << 19 };
 	struct memory whole, later;
+	void *request = NULL;
 
 	memory_create(&whole, node->device, BYTES);
 	CHECK(REGISTER(COLL, node->comm, &whole) == NCCL_SUCCESS);
 	later = whole;
+	later.bytes = BYTES / 2;
 	if (node->device) {
-		later.bytes = BYTES / 2;
 		CHECK(REGISTER(COLL, node->comm, &later) == NCCL_SUCCESS);
 	}
 	coll_allreduce(node, &later, COUNT);
+	if (node->rank > 0) {
+		pthread_barrier_wait(&first_is_in_flight);
+	}
+	CHECK(COLL.iallreduce(node->comm, later.data, later.data, later.bytes / sizeof(int32_t),
+		      TYPE_INT32, SUM_OP, later.mhandle, later.mhandle, &request) == NCCL_SUCCESS);
 	if (node->device) {
 		CHECK(COLL.deregMr(node->comm, whole.mhandle) == NCCL_SUCCESS);
 	}
+	if (node->rank == 0) {
+		pthread_barrier_wait(&first_is_in_flight);
+	}
+	coll_finish(request);
 	coll_allreduce(node, &later, COUNT);
 	CHECK(COLL.deregMr(node->comm, later.mhandle) == NCCL_SUCCESS);
 	memory_free(&whole);
@@ -306,6 +318,7 @@ static void nodes_run_as(struct node like, bool first, bool second)
 	static uint8_t handles[NODES][NCCL_HANDLE_BYTES];
 	struct node nodes[NODES];
 
+	assert_int_equal(pthread_barrier_init(&first_is_in_flight, NULL, NODES), 0);
 	for (int r = 0; r < NODES; r++) {
 		nodes[r] = like;
 		nodes[r].rank = r;
@@ -323,6 +336,7 @@ static void nodes_run_as(struct node like, bool first, bool second)
 	for (int r = 0; r < NODES; r++) {
 		pthread_join(nodes[r].thread, NULL);
 	}
+	pthread_barrier_destroy(&first_is_in_flight);
 }
 
 static void nodes_run(bool first, bool second, bool registers)

@@ -110,19 +110,23 @@ static void one_gpu_has_one_of_a_nodes_networks(void **state)
 		unsigned networks;
 		size_t nranks;
 		uint32_t mbps;
+		const char *links;
 		bool through;
 	} cases[] = {
-		{1, 4, 4000000, true},
-		{2, 4, 4000000, false}, /* twice the time of all cards, a ring 1.5 times */
-		{2, 4, 0, false},
-		{2, 8, 0, true},
+		{1, 4, 4000000, NULL, true},
+		{2, 4, 4000000, NULL, false}, /* twice the time of all cards, a ring 1.5 times */
+		{2, 4, 0, NULL, false},
+		{2, 8, 0, "4/1", true},
+		{2, 8, 0, NULL, false},
 	};
 
 	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		struct smd_tuner *tuner = open_tuner_on(cases[i].networks, cases[i].nranks, 4, 4);
 		struct smd_capacity *capacity;
+		struct smd_tuner *tuner;
 
+		setenv(SMD_TUNER_LINKS, cases[i].links ? cases[i].links : "", 1);
+		tuner = open_tuner_on(cases[i].networks, cases[i].nranks, 4, 4);
 		settle(cases[i].mbps, &capacity);
 		assert_int_equal(
 			goes_through(tuner, (double)cases[i].nranks, LARGE), cases[i].through);
@@ -207,10 +211,10 @@ static void several_communicators_say_that_once(void **state)
 	smd_capacity_put(capacity);
 }
 
-/* Of two GPUs in a node one may not hear what the servers say: both go by how many there are. */
+/* Of two GPUs in a node one may not hear what the servers say: for neither they pay then. */
 static void where_some_rank_may_not_hear_it_nobody_goes_by_it(void **state)
 {
-	struct smd_tuner *tuner = open_tuner(8, 4, 1);
+	struct smd_tuner *tuner = open_tuner(8, 4, 4);
 	struct smd_capacity *capacity;
 
 	(void)state;

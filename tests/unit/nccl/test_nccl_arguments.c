@@ -125,17 +125,18 @@ static void collnet(void **state)
 		"regMrDmaBuf: the comm must not be NULL");
 	refused(smd_collnet_deregister(NULL, something), "deregMr: the comm must not be NULL");
 	refused(smd_collnet_deregister(something, NULL), "deregMr: the memory must not be NULL");
-	refused(smd_collnet_allreduce(NULL, something, something, 1, 0, 0, &out),
+	refused(smd_collnet_allreduce(NULL, something, something, 1, 0, 0, NULL, NULL, &out),
 		"iallreduce: the comm must not be NULL");
-	refused(smd_collnet_allreduce(something, something, something, 1, 0, 0, NULL),
+	refused(smd_collnet_allreduce(something, something, something, 1, 0, 0, NULL, NULL, NULL),
 		"iallreduce: the request must not be NULL");
-	refused(smd_collnet_allgather(NULL, something, 1, &part, 1, 0, 1, &out),
+	refused(smd_collnet_allgather(NULL, something, 1, &part, 1, 0, 1, NULL, &out),
 		"iallgather: the comm must not be NULL");
-	refused(smd_collnet_allgather(something, something, 1, NULL, 1, 0, 1, &out),
+	refused(smd_collnet_allgather(something, something, 1, NULL, 1, 0, 1, NULL, &out),
 		"iallgather: the parts must not be NULL");
-	refused(smd_collnet_reducescatter(NULL, 1, &part, something, 1, 0, 1, 0, 0, &out),
+	refused(smd_collnet_reducescatter(NULL, 1, &part, something, 1, 0, 1, 0, 0, NULL, &out),
 		"ireducescatter: the comm must not be NULL");
-	refused(smd_collnet_reducescatter(something, 1, &part, something, 1, 0, 1, 0, 0, NULL),
+	refused(smd_collnet_reducescatter(
+			something, 1, &part, something, 1, 0, 1, 0, 0, NULL, NULL),
 		"ireducescatter: the request must not be NULL");
 	refused(smd_collnet_flush(NULL, NULL, &out), "iflush: the comm must not be NULL");
 	refused(smd_collnet_test(NULL, &done, NULL), "test: the request must not be NULL");

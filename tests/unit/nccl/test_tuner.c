@@ -92,16 +92,43 @@ static void large_allreduces_go_through_collnet(void **state)
 	for (int version = 3; version <= 5; version++) {
 		void *ctx = open_tuner(version, 2);
 
-		for (int function = 0; function <= NCCL_FUNC_ALLREDUCE; function++) {
-			assert_int_equal(choice_of(version, ctx, function, MIB, of_nccl),
-				function == NCCL_FUNC_ALLREDUCE ? NCCL_ALGO_COLLNET_CHAIN : -1);
-		}
+		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, MIB, of_nccl),
+			NCCL_ALGO_COLLNET_CHAIN);
 		assert_int_equal(
 			choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, MIB - 1, of_nccl), SHUT);
-		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_REDUCESCATTER, 4, of_nccl), -1);
 		assert_int_equal(choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, 1 << 30, of_nccl),
 			NCCL_ALGO_COLLNET_CHAIN);
 		close_tuner(version, ctx);
+	}
+}
+
+/* NCCL has CollNetDirect and NVLS for all-gather and reduce-scatter, and knows nothing of what
+ * servers carry. What NCCL_ALGO leaves alone is what the user asks for. */
+static void other_collectives_do_not(void **state)
+{
+	static const int ways[] = {NCCL_ALGO_COLLNET_DIRECT, NCCL_ALGO_NVLS};
+
+	for (int version = 3; version <= 5; version++) {
+		for (size_t way = 0; way < 2; way++) {
+			void *ctx;
+			costs table;
+
+			variables_of_a_job(state);
+			setenv("SUMMAND_NCCL_MIN_BYTES", way ? "0" : "1T", 1);
+			ctx = open_tuner(version, 4);
+			for (int function = 0; function < NCCL_FUNC_ALLREDUCE; function++) {
+				memcpy(table, of_nccl, sizeof(table));
+				table[ways[way]][NCCL_PROTO_SIMPLE] = 1;
+				assert_int_equal(
+					choice_of(version, ctx, function, MIB, table), SHUT);
+				for (int p = 0; p < PROTOCOLS; p++) {
+					table[NCCL_ALGO_TREE][p] = NCCL_COST_IGNORE;
+					table[NCCL_ALGO_RING][p] = NCCL_COST_IGNORE;
+				}
+				assert_int_equal(choice_of(version, ctx, function, MIB, table), -1);
+			}
+			close_tuner(version, ctx);
+		}
 	}
 }
 
@@ -366,6 +393,49 @@ static void a_ring_that_is_not_wanted_does_not_hide_the_link(void **state)
 	close_tuner(5, ctx);
 }
 
+/* A server is no more as fast as a node then, and not every rank hears what servers carry. */
+static void nodes_of_several_gpus_need_to_be_told_what_servers_carry(void **state)
+{
+	static const struct {
+		const char *links, *bytes;
+		int expected;
+		const char *line;
+	} cases[] = {
+		{NULL, NULL, SHUT,
+			"tuner: every choice is NCCL's: nodes have several GPUs, so "
+			"SUMMAND_NCCL_SERVER_LINKS must say"},
+		{"800/100", NULL, NCCL_ALGO_COLLNET_DIRECT, "8 nodes and servers of 8 links"},
+		{"800/200", NULL, SHUT, "servers of 4 links cannot be faster for 8 nodes"},
+		{NULL, "1M", NCCL_ALGO_COLLNET_DIRECT, "from 1048576 bytes up"},
+	};
+
+	(void)state;
+	for (int version = 3; version <= 5; version++) {
+		for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+			void *ctx;
+			costs table;
+
+			give_servers(8);
+			unsetenv("SUMMAND_NCCL_SERVER_LINKS");
+			if (cases[i].links) {
+				setenv("SUMMAND_NCCL_SERVER_LINKS", cases[i].links, 1);
+			}
+			if (cases[i].bytes) {
+				setenv("SUMMAND_NCCL_MIN_BYTES", cases[i].bytes, 1);
+			}
+			ctx = open_tuner_for(version, 8 * 8, 8);
+			assert_non_null(strstr(last_line, cases[i].line));
+			set_costs(table, 8 * 8, 64 * MIB, 12.5);
+			table[NCCL_ALGO_COLLNET_DIRECT][NCCL_PROTO_SIMPLE] =
+				table[NCCL_ALGO_COLLNET_CHAIN][NCCL_PROTO_SIMPLE];
+			assert_int_equal(
+				choice_of(version, ctx, NCCL_FUNC_ALLREDUCE, 64 * MIB, table),
+				cases[i].expected);
+			close_tuner(version, ctx);
+		}
+	}
+}
+
 static void servers_that_cannot_win_are_told(void **state)
 {
 	(void)state;
@@ -374,6 +444,7 @@ static void servers_that_cannot_win_are_told(void **state)
 	assert_non_null(strstr(last_line, "servers of 2 links cannot be faster for 2 nodes"));
 	assert_non_null(strstr(last_line, "SUMMAND_NCCL_MIN_BYTES=1M uses them all the same"));
 	give_servers(3);
+	setenv("SUMMAND_NCCL_SERVER_LINKS", "3/1", 1);
 	close_tuner(5, open_tuner(5, 3));
 	assert_non_null(
 		strstr(last_line, "it makes faster, by NCCL's costs for 3 nodes and servers of 3 links"));
@@ -468,6 +539,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(large_allreduces_go_through_collnet, variables_of_a_job),
+		cmocka_unit_test_setup(other_collectives_do_not, variables_of_a_job),
 		cmocka_unit_test_setup(
 			the_cheapest_way_through_collnet_is_taken, variables_of_a_job),
 		cmocka_unit_test_setup(what_nccl_cannot_use_stays_so, variables_of_a_job),
@@ -483,6 +555,8 @@ int main(void)
 			a_ring_that_is_not_wanted_does_not_hide_the_link, variables_of_a_job),
 		cmocka_unit_test_setup(servers_count_as_much_as_their_links, variables_of_a_job),
 		cmocka_unit_test_setup(bad_links_are_told_and_not_used, variables_of_a_job),
+		cmocka_unit_test_setup(nodes_of_several_gpus_need_to_be_told_what_servers_carry,
+			variables_of_a_job),
 		cmocka_unit_test_setup(servers_that_cannot_win_are_told, variables_of_a_job),
 		cmocka_unit_test_setup(a_bad_size_is_told_and_not_used, variables_of_a_job),
 		cmocka_unit_test_setup(off_it_leaves_everything_alone, variables_of_a_job),

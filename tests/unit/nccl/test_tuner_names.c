@@ -129,22 +129,25 @@ static void it_names_a_ring_below_a_large_size(void **state)
 static void it_tells_what_it_names(void **state)
 {
 	static const struct {
-		const char *bytes, *algo;
+		const char *bytes, *algo, *links;
 		size_t nranks, nnodes;
 		const char *line;
 	} cases[] = {
-		{NULL, NULL, 4, 4,
+		{NULL, NULL, NULL, 4, 4,
 			"from 1048576 bytes up, and not below, where it is tree or ring;"},
-		{NULL, NULL, 8, 4,
+		{NULL, NULL, "4/1", 8, 4,
 			"from 1048576 bytes up; below NCCL chooses, and may take it too;"},
-		{NULL, NULL, 2, 2,
+		{NULL, NULL, NULL, 8, 4,
+			"every choice is NCCL's, and may be CollNet: nodes have several GPUs, so "
+			"SUMMAND_NCCL_SERVER_LINKS must say"},
+		{NULL, NULL, NULL, 2, 2,
 			"tuner: tree for all-reduce, ring from 524288 bytes up: servers of 4 links "
 			"cannot be faster for 2 nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them"},
-		{NULL, NULL, 4, 2,
+		{NULL, NULL, NULL, 4, 2,
 			"every choice is NCCL's, and may be CollNet, though servers of 4 links "
 			"cannot"},
-		{"7", NULL, 2, 2, "from 7 bytes up, and not below"},
-		{"7", "Ring", 2, 2, "every choice is NCCL's: NCCL_ALGO or NCCL_PROTO is set"},
+		{"7", NULL, NULL, 2, 2, "from 7 bytes up, and not below"},
+		{"7", "Ring", NULL, 2, 2, "every choice is NCCL's: NCCL_ALGO or NCCL_PROTO is set"},
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
@@ -155,6 +158,9 @@ static void it_tells_what_it_names(void **state)
 		}
 		if (cases[i].algo) {
 			setenv("NCCL_ALGO", cases[i].algo, 1);
+		}
+		if (cases[i].links) {
+			setenv("SUMMAND_NCCL_SERVER_LINKS", cases[i].links, 1);
 		}
 		close_tuner(2, open_tuner_for(2, cases[i].nranks, cases[i].nnodes));
 		assert_non_null(strstr(last_line, cases[i].line));

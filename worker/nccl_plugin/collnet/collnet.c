@@ -85,7 +85,7 @@ int smd_collnet_deregister(void *coll_comm, void *mhandle)
 	if (smd_nccl_lacks_any("deregMr", "comm", coll_comm, "memory", mhandle)) {
 		return NCCL_INVALID_ARGUMENT;
 	}
-	if (smd_coll_abandon(coll, region->memory, region->bytes)) {
+	if (smd_coll_abandon(coll, region)) {
 		smd_nccl_log_warn("CollNet over %u nodes (this is node %u): memory was given back "
 				  "while operations used it, so they have failed",
 			coll->nnodes, coll->node);
@@ -116,7 +116,7 @@ static int request_abort(struct smd_coll_request *request, int err)
 	struct smd_coll *coll = request->coll;
 	int result = coll_fail(coll, err, smd_error_message());
 
-	smd_coll_abandon(coll, NULL, 0);
+	smd_coll_abandon(coll, NULL);
 	return result;
 }
 
@@ -141,8 +141,8 @@ static int request_begin(struct smd_coll *coll, unsigned nparts, struct smd_coll
 	return NCCL_SUCCESS;
 }
 
-int smd_collnet_allreduce(
-	void *coll_comm, void *send, void *recv, size_t count, int dtype, int op, void **request)
+int smd_collnet_allreduce(void *coll_comm, void *send, void *recv, size_t count, int dtype, int op,
+	void *send_mhandle, void *recv_mhandle, void **request)
 {
 	struct smd_coll *coll = coll_comm;
 	struct smd_coll_request *own;
@@ -158,9 +158,8 @@ int smd_collnet_allreduce(
 		return result;
 	}
 	own->bytes = count * smd_dtype_size((enum smd_dtype)dtype);
-	own->send = send;
-	own->recv = recv;
-	own->send_bytes = own->recv_bytes = own->bytes;
+	own->send = send_mhandle;
+	own->recv = recv_mhandle;
 	ret = smd_allreduce_start(smd_loops_next(&coll->loops, own->bytes), send, recv, count,
 		(enum smd_dtype)dtype, (enum smd_op)op, &own->only);
 	if (ret) {
@@ -283,9 +282,8 @@ static int windowed_begin(struct smd_coll *coll, int nparts, const struct nccl_s
 	return NCCL_SUCCESS;
 }
 
-int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
-	const struct nccl_sge_v9 *parts, size_t bytes_per_rank, size_t offset, size_t bytes,
-	void **request)
+int smd_collnet_allgather(void *coll_comm, void *send, int nparts, struct nccl_sge_v9 *parts,
+	size_t bytes_per_rank, size_t offset, size_t bytes, void *send_mhandle, void **request)
 {
 	struct smd_coll *coll = coll_comm;
 	struct smd_coll_request *own = NULL;
@@ -308,10 +306,8 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	}
 	comm = smd_loops_next(&coll->loops, bytes);
 	own->bytes = bytes;
-	own->recv = whole;
-	own->recv_bytes = bytes;
-	own->send_bytes = window_share(&window, coll->node).bytes;
-	own->send = own->send_bytes ? send : NULL;
+	own->send = window_share(&window, coll->node).bytes ? send_mhandle : NULL;
+	own->recv = nparts == 1 ? parts->mhandle : NULL;
 	for (unsigned i = 0; i < window.nodes; i++) {
 		struct share share = window_share(&window, window.first + i);
 		int ret = smd_broadcast_out_of_place_start(comm, send, whole + share.begin,
@@ -326,8 +322,8 @@ int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
 	return NCCL_SUCCESS;
 }
 
-int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge_v9 *parts,
-	void *recv, size_t bytes_per_rank, size_t offset, size_t bytes, int dtype, int op,
+int smd_collnet_reducescatter(void *coll_comm, int nparts, struct nccl_sge_v9 *parts, void *recv,
+	size_t bytes_per_rank, size_t offset, size_t bytes, int dtype, int op, void *recv_mhandle,
 	void **request)
 {
 	struct smd_coll *coll = coll_comm;
@@ -356,10 +352,8 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge
 	comm = smd_loops_next(&coll->loops, bytes);
 	own->nscatter = 0; /* they have been read, and nothing goes back */
 	own->bytes = window_share(&window, coll->node).bytes;
-	own->send = whole;
-	own->send_bytes = bytes;
-	own->recv = recv;
-	own->recv_bytes = own->bytes;
+	own->send = nparts == 1 ? parts->mhandle : NULL;
+	own->recv = own->bytes ? recv_mhandle : NULL;
 	for (unsigned i = 0; i < window.nodes; i++) {
 		struct share share = window_share(&window, window.first + i);
 		int ret = smd_reduce_start(comm, whole + share.begin, recv,

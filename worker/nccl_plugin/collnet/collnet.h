@@ -32,17 +32,17 @@ int smd_collnet_register_dmabuf(void *coll_comm, void *data, size_t size, int ty
 	int fd, void **mhandle);
 int smd_collnet_deregister(void *coll_comm, void *mhandle);
 
-int smd_collnet_allreduce(
-	void *coll_comm, void *send, void *recv, size_t count, int dtype, int op, void **request);
+/* The handles are of the memory, and tell when it goes; NULL: it does not, while this goes on. */
+int smd_collnet_allreduce(void *coll_comm, void *send, void *recv, size_t count, int dtype, int op,
+	void *send_mhandle, void *recv_mhandle, void **request);
 
 /* send: the bytes of this rank that lie in the window; the parts together are the window. */
-int smd_collnet_allgather(void *coll_comm, const void *send, int nparts,
-	const struct nccl_sge_v9 *parts, size_t bytes_per_rank, size_t offset, size_t bytes,
-	void **request);
+int smd_collnet_allgather(void *coll_comm, void *send, int nparts, struct nccl_sge_v9 *parts,
+	size_t bytes_per_rank, size_t offset, size_t bytes, void *send_mhandle, void **request);
 
 /* The parts together are the window; recv: the bytes of this rank that lie in it. */
-int smd_collnet_reducescatter(void *coll_comm, int nparts, const struct nccl_sge_v9 *parts,
-	void *recv, size_t bytes_per_rank, size_t offset, size_t bytes, int dtype, int op,
+int smd_collnet_reducescatter(void *coll_comm, int nparts, struct nccl_sge_v9 *parts, void *recv,
+	size_t bytes_per_rank, size_t offset, size_t bytes, int dtype, int op, void *recv_mhandle,
 	void **request);
 
 /* What has come into the memory of that handle is seen by its GPU. */

@@ -26,7 +26,7 @@ struct smd_coll *smd_coll_create(unsigned nnodes, unsigned node)
 void smd_coll_destroy(struct smd_coll *coll)
 {
 	smd_loss_close(coll);
-	smd_coll_abandon(coll, NULL, 0);
+	smd_coll_abandon(coll, NULL);
 	smd_loops_leave(&coll->loops);
 	smd_capacity_put(coll->capacity);
 	free(coll);
@@ -68,24 +68,17 @@ int smd_coll_wait_part(struct smd_coll_request *request)
 	return ret;
 }
 
-static bool overlaps(const void *a, size_t a_bytes, const void *b, size_t b_bytes)
-{
-	return a_bytes && b_bytes && (uintptr_t)a < (uintptr_t)b + b_bytes &&
-	       (uintptr_t)b < (uintptr_t)a + a_bytes;
-}
-
-static bool request_uses(const struct smd_coll_request *request, const void *memory, size_t bytes)
+/* Addresses would not tell: NCCL gives memory back late, when other memory may be at them. */
+static bool request_uses(const struct smd_coll_request *request, const void *registration)
 {
 	if (!request->used) {
 		return false;
 	}
-	if (!memory || overlaps(request->send, request->send_bytes, memory, bytes) ||
-		overlaps(request->recv, request->recv_bytes, memory, bytes)) {
+	if (!registration || request->send == registration || request->recv == registration) {
 		return true;
 	}
 	for (unsigned i = 0; i < request->nscatter; i++) {
-		if (overlaps(
-			    request->scatter[i].address, request->scatter[i].size, memory, bytes)) {
+		if (request->scatter[i].mhandle == registration) {
 			return true;
 		}
 	}
@@ -113,25 +106,25 @@ static void coll_give_up(struct smd_coll *coll)
 	coll->err = coll->err ? coll->err : -ECANCELED; /* the first one is the cause */
 }
 
-bool smd_coll_abandon(struct smd_coll *coll, const void *memory, size_t bytes)
+bool smd_coll_abandon(struct smd_coll *coll, const void *registration)
 {
 	bool uses = false;
 
 	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && !uses; i++) {
-		uses = request_uses(&coll->requests[i], memory, bytes) &&
+		uses = request_uses(&coll->requests[i], registration) &&
 		       request_is_open(&coll->requests[i]);
 	}
 	if (uses) {
 		coll_give_up(coll);
 	}
 	/* Operations of a failed communicator end soon, all of them. */
-	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && (uses || !memory); i++) {
+	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && (uses || !registration); i++) {
 		struct smd_coll_request *request = &coll->requests[i];
 
 		while (request->used && request->ndone < request->nparts) {
 			smd_coll_wait_part(request);
 		}
-		if (request->used && !memory) {
+		if (request->used && !registration) {
 			smd_coll_give(request);
 		}
 	}

@@ -28,11 +28,9 @@ struct smd_coll_request {
 	int err;             /* -errno of the first part that failed */
 	size_t bytes;        /* what test() says */
 
-	/* The caller's memory that it uses. */
+	/* What regMr() gave for the caller's memory that it uses; NULL: none. */
 	const void *send;
-	size_t send_bytes;
 	const void *recv;
-	size_t recv_bytes;
 	uint8_t *between;            /* our own, where the caller's is in several parts, */
 	struct nccl_sge_v9 *scatter; /* [nscatter]: where what came must go */
 	unsigned nscatter;
@@ -62,10 +60,10 @@ void smd_coll_give(struct smd_coll_request *request);
 int smd_coll_wait_part(struct smd_coll_request *request);
 
 /*
- * If operations in flight use the memory (NULL: any), the communicator fails; returns when nobody
- * touches it any more. Whether it did fail. With NULL all requests are free afterwards; else they
- * wait for test().
+ * If operations in flight were begun with that registration (NULL: whatever they use), the
+ * communicator fails; returns when nobody touches its memory any more. Whether it did fail. With
+ * NULL all requests are free afterwards; else they wait for test().
  */
-bool smd_coll_abandon(struct smd_coll *coll, const void *memory, size_t bytes);
+bool smd_coll_abandon(struct smd_coll *coll, const void *registration);
 
 #endif

@@ -1,4 +1,4 @@
-/* Chooses CollNet for the all-reduces that it makes faster, and keeps the others from it. */
+/* Chooses CollNet for the all-reduces that it makes faster, and keeps all else from it. */
 #include "worker/nccl_plugin/collnet/tuner.h"
 
 #include <pthread.h>
@@ -33,6 +33,7 @@ struct smd_tuner {
 	double networks;               /* of a node, of which CollNet has one and a ring all */
 	double links;                  /* of a node's speed, that the servers have together, */
 	struct smd_capacity *capacity; /* unless they say it; NULL: they are not asked */
+	bool unsaid;                   /* nodes have several GPUs, and no variable says it */
 	bool costs;                    /* whether NCCL shows them */
 	bool heads;                    /* NVLS has some, so a chain may have none */
 	bool weighed;                  /* what servers say has been compared, and said */
@@ -107,7 +108,17 @@ static double ring_crossings(const struct smd_tuner *tuner)
 /* With two nodes the servers have nothing to save, and two more hops. */
 static bool can_win(const struct smd_tuner *tuner, double through_servers)
 {
-	return tuner->nnodes > 2 && through_servers < ring_crossings(tuner);
+	return tuner->nnodes > 2 && !tuner->unsaid && through_servers < ring_crossings(tuner);
+}
+
+/* In lines of the log. */
+#define SAY_LINKS                                                                                  \
+	"nodes have several GPUs, so " SMD_TUNER_LINKS                                             \
+	" must say what all servers carry and what a node does, like 400/100"
+
+static bool lacks_links(const struct smd_tuner *tuner)
+{
+	return tuner->unsaid && tuner->nnodes > 2;
 }
 
 /* Why, in a line of the log. */
@@ -157,6 +168,9 @@ static void describe_names(const struct smd_tuner *tuner, char *line, size_t siz
 			"cannot be faster for %.0f nodes; SUMMAND_NCCL_MIN_BYTES=1M uses them all "
 			"the same; the rest is NCCL's",
 			ring_min_bytes(tuner), tuner->links, on_one(tuner), tuner->nnodes);
+	} else if (lacks_links(tuner)) {
+		snprintf(line, size,
+			"tuner: every choice is NCCL's, and may be CollNet: " SAY_LINKS);
 	} else {
 		snprintf(line, size,
 			"tuner: every choice is NCCL's, and may be CollNet, though servers of %.3g "
@@ -188,6 +202,10 @@ static void describe(const struct smd_tuner *tuner, char *line, size_t size)
 			"tuner: CollNet for all-reduces that it makes faster, by NCCL's costs for "
 			"%.0f nodes and servers of %.3g links; the rest is NCCL's",
 			tuner->nnodes, tuner->links);
+	} else if (lacks_links(tuner)) {
+		snprintf(line, size,
+			"tuner: every choice is NCCL's: " SAY_LINKS
+			"; SUMMAND_NCCL_MIN_BYTES=1M uses them all the same");
 	} else {
 		snprintf(line, size,
 			"tuner: every choice is NCCL's: servers of %.3g links%s cannot be faster for "
@@ -263,6 +281,16 @@ static bool hears_servers(const struct smd_tuner *tuner, const struct smd_tuner_
 	       !settings->linked;
 }
 
+/*
+ * Where nodes have several GPUs a node's link is that of all of its cards, as fast as which no
+ * server need be, and not every rank hears what servers carry.
+ */
+static bool links_are_unsaid(
+	size_t nranks, size_t nnodes, const struct smd_tuner_settings *settings)
+{
+	return nranks != nnodes && !settings->linked;
+}
+
 /* A GPU's CollNet goes by one network card, while NCCL's rings go by all of a node's. */
 static unsigned networks_beside(
 	size_t nranks, size_t nnodes, const struct smd_tuner_servers *servers)
@@ -285,6 +313,7 @@ struct smd_tuner *smd_tuner_open(
 		tuner->nnodes = (double)nnodes;
 		tuner->links = settings.linked ? (double)settings.links.part / settings.links.whole
 					       : servers->count;
+		tuner->unsaid = links_are_unsaid(nranks, nnodes, &settings);
 		tuner->networks = networks_beside(nranks, nnodes, servers);
 		tuner->costs = costs;
 		tuner->capacity =
@@ -399,7 +428,8 @@ static bool pays(
 	return wins;
 }
 
-/* NCCL believes a chain through CollNet to have hardly more latency than one hop of a ring. */
+/* NCCL believes a chain through CollNet to have hardly more latency than one hop of a ring, and any
+ * way as fast as a node's link. */
 static void take_no_way(float *costs, int nalgorithms, int nprotocols)
 {
 	bool others = false;
@@ -448,8 +478,11 @@ static void tell_servers(struct smd_tuner *tuner, float *costs, size_t bytes, in
 void smd_tuner_weigh(struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols)
 {
-	if (!tuner || function != NCCL_FUNC_ALLREDUCE || nprotocols <= NCCL_PROTO_SIMPLE ||
-		nalgorithms <= NCCL_ALGO_COLLNET_CHAIN) {
+	if (!tuner || nprotocols <= NCCL_PROTO_SIMPLE || nalgorithms <= NCCL_ALGO_COLLNET_CHAIN) {
+		return;
+	}
+	if (function != NCCL_FUNC_ALLREDUCE) { /* servers save nothing there */
+		take_no_way(costs, nalgorithms, nprotocols);
 		return;
 	}
 	take_out_chain(tuner, costs, nalgorithms, nprotocols);

@@ -1,15 +1,15 @@
 /*
  * Which all-reduces of a communicator go through the reduction servers: those that they make
  * faster, by the costs that NCCL shows (specs/guide/nccl.md), or, where SUMMAND_NCCL_MIN_BYTES is
- * set, those of so many bytes and more. The others do not, some of which NCCL would send there by
- * itself. All else is left to NCCL.
+ * set, those of so many bytes and more. The others do not, nor do other collectives, some of which
+ * NCCL would send there by itself. All else is left to NCCL.
  *
  * All ranks decide alike, without a word between them: NCCL's costs, the numbers of nodes and
  * servers and the variables are the same on all. (The nodes compare these: connect.c.) So nothing
  * that a rank learns while it runs may count: it calls for each operation when it begins it, and
  * no two ranks have begun as many when they hear of a server that was lost. What servers say that
  * they carry nodes agree on before the first operation (capacity.h); but where a node has several
- * GPUs, not every rank is a node that hears it, so there their number counts.
+ * GPUs, not every rank is a node that hears it, so there a variable must say it.
  *
  * A tuner is one communicator's. NULL is a tuner too, one that leaves every choice to NCCL: the
  * plugin is off, there is only one node, or no memory. Nothing here fails, because NCCL would end
@@ -31,8 +31,8 @@ struct smd_tuner;
 
 /*
  * "400/100": what the servers' links carry together, and what a node's does, both in any unit.
- * Without it servers say what they carry, where all ranks hear that; else a server is taken to
- * carry what a node does.
+ * Without it servers say what they carry, where all ranks hear that, or a server is taken to carry
+ * what a node does; but where nodes have several GPUs, no all-reduce goes through servers.
  */
 #define SMD_TUNER_LINKS "SUMMAND_NCCL_SERVER_LINKS"
 
@@ -65,9 +65,9 @@ struct smd_tuner *smd_tuner_open(
 void smd_tuner_close(struct smd_tuner *tuner);
 
 /*
- * For an all-reduce: gives one way through CollNet the least of the costs[nalgorithms][nprotocols],
- * or takes all of these ways out, if anything else is left. NCCL takes the least. All ranks of a
- * communicator ask in the same order.
+ * For an all-reduce that servers make faster: gives one way through CollNet the least of the
+ * costs[nalgorithms][nprotocols]. For all else: takes all of these ways out, if anything else is
+ * left. NCCL takes the least. All ranks of a communicator ask in the same order.
  */
 void smd_tuner_weigh(struct smd_tuner *tuner, int function, size_t bytes, float *costs,
 	int nalgorithms, int nprotocols);
