@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "worker/libsummand/chunk_search.h"
 #include "worker/libsummand/epoch_carrier.h"
@@ -259,8 +258,7 @@ static void give_way(struct smd_comm *comm)
 {
 	struct smd_epoch_agreement *agreement = &comm->agreement;
 
-	if (comm->rank == 0 && agreement->changes && comm->candidate &&
-		!comm->candidate->ends_exchanges) {
+	if (agreement->changes && comm->candidate && !comm->candidate->ends_exchanges) {
 		agreement->promises[0] =
 			(struct smd_promise){.said = true, .oldest = smd_epochs_oldest(comm)};
 		conclude(comm);
@@ -284,7 +282,6 @@ bool smd_epoch_change_begin(struct smd_comm *comm, const struct smd_epoch_table 
 
 	if (table->ends_exchanges) {
 		give_way(comm);
-		message.first = agreement->asks + 1;
 	}
 	if (!may_begin(comm, table) || make_promises(comm) ||
 		smd_epoch_draw_id(comm, &message.id)) {

@@ -110,8 +110,10 @@ void smd_exchanges_heard(struct smd_exchanges *exchanges, unsigned rank, uint64_
 		if (piece->number >= least) {
 			return;
 		}
-		piece->result = NULL;
-		inputs_give_back(exchanges, piece);
+		if (piece->result) {
+			piece->result = NULL;
+			inputs_give_back(exchanges, piece);
+		}
 	}
 }
 

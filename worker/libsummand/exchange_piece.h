@@ -50,7 +50,7 @@ struct smd_exchange_piece {
 	bool has_result;
 	bool receives;    /* the result is coming in */
 	unsigned missing; /* the hub: inputs */
-	uint64_t asked_ns; /* others were, what they have begun (exchange_watch.h); 0: not yet */
+	bool asked;       /* others what they have begun (exchange_watch.h); */
 	unsigned told;    /* how often who is late was named */
 	struct smd_exchange_input *inputs[SMD_MESH_RANKS_MAX];
 	struct smd_send sends[SMD_MESH_RANKS_MAX]; /* by whom they are for */
@@ -66,7 +66,7 @@ struct smd_meeting {
 	bool made;   /* this rank has all lanes; */
 	bool ready;  /* rank 0: so have all; */
 	bool failed; /* some rank cannot, or has a lane no more, so none does */
-	bool told;   /* what this rank has begun needs a lane that has ended: rank 0 knows */
+	bool told;   /* what this rank has begun needs a lane that has ended: the log has it */
 	/* Rank 0's: */
 	uint64_t asked_ns; /* then it has asked, */
 	uint32_t placed;   /* ranks that have said where they listen, by number, */

@@ -173,18 +173,16 @@ int smd_exchange_watch_take(struct smd_mesh_peer *peer, const struct smd_frame *
 
 /* ---- what cannot be done ---- */
 
-/* Whether the piece needs a lane that has ended, and no server has said why. */
-static bool is_cut(struct smd_exchange_piece *piece, uint64_t now, unsigned *rank)
+/* Whether the piece needs a lane that has ended; a server would have said by now if its rank had.
+ */
+static bool is_cut(const struct smd_exchange_piece *piece, uint64_t now, unsigned *rank)
 {
-	struct smd_exchanges *exchanges = piece->operation->comm->exchanges;
+	const struct smd_exchanges *exchanges = piece->operation->comm->exchanges;
 
 	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
-		struct smd_mesh_peer *peer = &exchanges->mesh->peers[r];
+		const struct smd_mesh_peer *peer = &exchanges->mesh->peers[r];
 
-		if (!smd_exchange_needs(piece, r)) {
-			continue;
-		}
-		if (!peer->lane && now - peer->lost_ns > WORD_NS) {
+		if (smd_exchange_needs(piece, r) && !peer->lane && now - peer->lost_ns > WORD_NS) {
 			*rank = r;
 			return true;
 		}
@@ -270,8 +268,8 @@ static void look_at(struct smd_exchange_piece *piece, uint64_t now)
 		return;
 	}
 	if (waited_ns >= ASK_NS && waited_ns < late_ns &&
-		(!piece->asked_ns || waited_ns + ASK_NS >= late_ns)) {
-		piece->asked_ns = now;
+		(!piece->asked || waited_ns + ASK_NS >= late_ns)) {
+		piece->asked = true;
 		ask(piece, 0);
 	}
 	if (waited_ns >= late_ns) {
@@ -280,7 +278,7 @@ static void look_at(struct smd_exchange_piece *piece, uint64_t now)
 	}
 }
 
-/* Rank 0 has servers take over, as soon as no other table is agreed on; all wait for that. */
+/* Rank 0 has servers take over; all wait for that. */
 static void look_at_handing(struct smd_exchanges *exchanges, uint64_t now)
 {
 	struct smd_comm *comm = exchanges->comm;

@@ -207,8 +207,11 @@ void pool_stop(struct pool *pool)
 
 struct lane_cut {
 	struct smd_task task;
+	void (*cut)(const struct lane_cut *cut);
 	smd_context *context;
 	unsigned server;
+	const smd_comm *comm;
+	unsigned peer;
 	bool done;
 };
 
@@ -216,7 +219,7 @@ static void cut_now(struct smd_task *task)
 {
 	struct lane_cut *cut = (struct lane_cut *)task;
 
-	smd_context_lose(cut->context, 1ull << cut->server, "the test has cut its lanes");
+	cut->cut(cut);
 	smd_progress_lock(&cut->context->progress);
 	cut->done = true;
 	smd_progress_publish(&cut->context->progress);
@@ -227,12 +230,24 @@ static bool cut_done(const void *arg)
 	return ((const struct lane_cut *)arg)->done;
 }
 
-void pool_lose(smd_context *context, unsigned server)
+static void cut_on_owner(struct lane_cut *cut)
 {
 	static const struct smd_goal goal = {.done = cut_done};
-	struct lane_cut cut = {.task = {.run = cut_now}, .context = context, .server = server};
 
-	smd_progress_await(&context->progress, &cut.task, &goal, &cut, 0);
+	cut->task.run = cut_now;
+	smd_progress_await(&cut->context->progress, &cut->task, &goal, cut, 0);
+}
+
+static void cut_server(const struct lane_cut *cut)
+{
+	smd_context_lose(cut->context, 1ull << cut->server, "the test has cut its lanes");
+}
+
+void pool_lose(smd_context *context, unsigned server)
+{
+	struct lane_cut cut = {.cut = cut_server, .context = context, .server = server};
+
+	cut_on_owner(&cut);
 }
 
 smd_context *pool_context(const struct pool *pool, int rank)
@@ -329,36 +344,19 @@ void pool_await_exchanges(struct pool_rank *rank)
 	} while (!all);
 }
 
-struct peer_cut {
-	struct smd_task task;
-	smd_comm *comm;
-	unsigned peer;
-	bool done;
-};
-
-static void cut_ranks_now(struct smd_task *task)
+static void cut_peer(const struct lane_cut *cut)
 {
-	struct peer_cut *cut = (struct peer_cut *)task;
-	struct smd_progress *progress = &cut->comm->context->progress;
-	struct smd_lane *lane = cut->comm->exchanges->mesh->peers[cut->peer].lane;
+	const struct smd_lane *lane = cut->comm->exchanges->mesh->peers[cut->peer].lane;
 
-	shutdown(((struct tcp_lane *)lane)->fd, SHUT_RDWR);
-	smd_progress_lock(progress);
-	cut->done = true;
-	smd_progress_publish(progress);
-}
-
-static bool ranks_are_cut(const void *arg)
-{
-	return ((const struct peer_cut *)arg)->done;
+	shutdown(((const struct tcp_lane *)lane)->fd, SHUT_RDWR);
 }
 
 void pool_cut_ranks(smd_comm *comm, unsigned peer)
 {
-	static const struct smd_goal goal = {.done = ranks_are_cut};
-	struct peer_cut cut = {.task = {.run = cut_ranks_now}, .comm = comm, .peer = peer};
+	struct lane_cut cut = {
+		.cut = cut_peer, .context = comm->context, .comm = comm, .peer = peer};
 
-	smd_progress_await(&comm->context->progress, &cut.task, &goal, &cut, 0);
+	cut_on_owner(&cut);
 }
 
 static bool may_meet(const struct pool_rank *rank)
