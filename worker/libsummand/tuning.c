@@ -138,19 +138,27 @@ static void tell(const char *what, unsigned place, uint64_t bytes, uint64_t ns)
 	}
 }
 
+/* Of what is in flight now a part may have gone before. */
+static void begin_span(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	tuning->began_ns = now_ns;
+	tuning->ended = 0;
+	tuning->skipped = 0;
+	tuning->exchanged = false;
+}
+
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
 	if (tuning->in_flight++ == 0) {
-		tuning->began_ns = now_ns;
-		tuning->bytes = 0;
-		tuning->skipped = 0;
+		begin_span(tuning, now_ns);
+		tuning->span = 0;
+		tuning->open = 0;
 		tuning->largest = 0;
 		tuning->together = 0;
-		tuning->exchanged = false;
 	}
 	tuning->together++;
 	tuning->largest = bytes > tuning->largest ? bytes : tuning->largest;
-	tuning->bytes += bytes;
+	tuning->open += bytes;
 }
 
 void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes)
@@ -169,28 +177,49 @@ uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning)
 						     : tuning->exchange.limit;
 }
 
-void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns)
+static void take_span(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	uint64_t ns = now_ns - tuning->began_ns;
+	uint64_t bytes = tuning->ended;
 
-	if (--tuning->in_flight) {
-		return;
-	}
-	if (tuning->together == 1) {
-		tuning->fresh |= smd_exchange_choice_took(
-			&tuning->exchange, tuning->bytes, tuning->exchanged, ns, now_ns);
-	}
 	/* What goes from rank to rank says nothing of servers. */
-	if (!tuning->exchanged && smd_tuning_counts(tuning->bytes, tuning->skipped)) {
+	if (!tuning->exchanged && smd_tuning_counts(bytes, tuning->skipped)) {
 		uint64_t less = tuning->usual - tuning->usual / USUAL_TIMES;
 
 		tuning->usual = tuning->largest > less ? tuning->largest : less;
-		tell("operations", 0, tuning->bytes, ns);
-		smd_rate_trial_took(&tuning->trial, tuning->bytes, ns);
+		tell("operations", 0, bytes, ns);
+		smd_rate_trial_took(&tuning->trial, bytes, ns);
 		tuning->fresh |= tuning->trial.factor != 0;
-		tuning->fresh |= smd_chunk_search_took(&tuning->search, tuning->bytes, ns);
-		tuning->fresh |= smd_shard_choice_took(&tuning->choice, tuning->bytes, ns);
-		tuning->fresh |= smd_server_choice_took(&tuning->servers, tuning->bytes, ns);
+		tuning->fresh |= smd_chunk_search_took(&tuning->search, bytes, ns);
+		tuning->fresh |= smd_shard_choice_took(&tuning->choice, bytes, ns);
+		tuning->fresh |= smd_server_choice_took(&tuning->servers, bytes, ns);
+	}
+}
+
+/* As much as was in flight at most. A power of two, because times of as many bytes are compared. */
+static void find_span(struct smd_tuning *tuning)
+{
+	while (tuning->span < tuning->open) {
+		tuning->span = tuning->span ? 2 * tuning->span : 1;
+	}
+}
+
+void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
+{
+	uint64_t known = bytes < tuning->open ? bytes : tuning->open;
+
+	find_span(tuning);
+	tuning->open -= known;
+	tuning->ended += known;
+	if (--tuning->in_flight == 0) {
+		if (tuning->together == 1) {
+			tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, tuning->ended,
+				tuning->exchanged, now_ns - tuning->began_ns, now_ns);
+		}
+		take_span(tuning, now_ns);
+	} else if (tuning->ended >= tuning->span) {
+		take_span(tuning, now_ns);
+		begin_span(tuning, now_ns);
 	}
 }
 

@@ -79,13 +79,15 @@ struct smd_tuning {
 	unsigned tables;             /* that may be had, */
 	uint64_t tables_ns;          /* since when there is one more each TABLE_EVERY_NS */
 	unsigned in_flight;
-	unsigned together; /* since none was */
+	unsigned together; /* that have begun since none was */
+	uint64_t open;     /* bytes of those in flight */
+	uint64_t began_ns; /* the span, */
+	uint64_t span;     /* with so many bytes it ends where something is always in flight, */
+	uint64_t ended;    /* so many have ended in it, */
+	uint64_t skipped;  /* of which so many, both ways, were zeros and did not cross */
 	bool exchanged;    /* ranks did some of these among themselves */
 	uint64_t largest;  /* bytes of an operation, of those in flight, */
 	uint64_t usual;    /* and lately, which small ones bring down slowly */
-	uint64_t began_ns; /* what is in flight together, */
-	uint64_t bytes;    /* with so many bytes in all, */
-	uint64_t skipped;  /* of which so many, both ways, were zeros and did not cross */
 };
 
 /* Of a table of these shards and that scale, for so many ranks. 0 or -ENOMEM. */
@@ -102,9 +104,11 @@ bool smd_tuning_searches(const struct smd_tuning *tuning, uint64_t now_ns);
 /* Chunks of other scales would not differ: they would be the smallest there may be, or the operation has one. */
 void smd_tuning_bound_chunks(struct smd_tuning *tuning, int least, int most);
 
-/* An operation begins, or ends. */
+/* An operation of so many bytes begins, or ends; one that began with 0 does not count. Times are of
+ * *spans*: from when nothing was in flight to when nothing is again; where something always is,
+ * each time that as much has ended as was in flight. */
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
-void smd_tuning_end(struct smd_tuning *tuning, uint64_t now_ns);
+void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
 
 /* Of what is in flight ranks do some among themselves. */
 void smd_tuning_exchanged(struct smd_tuning *tuning);

@@ -98,7 +98,7 @@ static void play_moment(struct player *player, const struct moment *moment)
 		}
 	}
 	player->now_ns += (uint64_t)(last * moment->rest);
-	smd_tuning_end(tuning, player->now_ns);
+	smd_tuning_end(tuning, (uint64_t)moment->bytes, player->now_ns);
 	if (smd_tuning_want(tuning, player->now_ns)) {
 		smd_tuning_applied(tuning, player->now_ns);
 		note_table(player);

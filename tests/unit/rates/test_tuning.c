@@ -43,7 +43,7 @@ static unsigned run_skipping(
 		smd_tuning_begin(tuning, BYTES, *now_ns);
 		*now_ns += MS;
 		smd_tuning_skipped(tuning, skipped);
-		smd_tuning_end(tuning, *now_ns);
+		smd_tuning_end(tuning, BYTES, *now_ns);
 		if (smd_tuning_want(tuning, *now_ns)) {
 			wanted++;
 			smd_tuning_refused(tuning, *now_ns);
@@ -141,7 +141,7 @@ static void a_small_operation_is_not_what_the_program_does(void **state)
 	for (unsigned i = 0; i < 100; i++) {
 		assert_true(i > 5 || tuning.usual > BYTES / 2);
 		smd_tuning_begin(&tuning, 4096, now);
-		smd_tuning_end(&tuning, now += MS);
+		smd_tuning_end(&tuning, 4096, now += MS);
 	}
 	assert_in_range(tuning.usual, 4096, BYTES / 100);
 	smd_tuning_destroy(&tuning);
@@ -156,7 +156,7 @@ static bool wants_within(struct smd_tuning *tuning, uint64_t *now_ns, unsigned m
 		smd_tuning_begin(tuning, BYTES, *now_ns);
 		slices(tuning, 16, ms);
 		*now_ns += (uint64_t)ms_each * MS;
-		smd_tuning_end(tuning, *now_ns);
+		smd_tuning_end(tuning, BYTES, *now_ns);
 		if (smd_tuning_want(tuning, *now_ns)) {
 			return true;
 		}
@@ -197,6 +197,48 @@ static void rates_that_make_operations_slower_are_taken_back(void **state)
 		assert_int_equal(tuning.cause, SMD_TUNING_RATES);
 		smd_tuning_applied(&tuning, now);
 	}
+	smd_tuning_destroy(&tuning);
+}
+
+/* Of so many operations that overlap one ends, and the next begins, each `ms` later; two slices a
+ * time say 1 Gbit/s. Whether a table is wanted within `most` of them. */
+static bool overlapping_want_within(
+	struct smd_tuning *tuning, uint64_t *now_ns, unsigned ms_each, unsigned most)
+{
+	const unsigned ms[] = {33, 33};
+
+	for (unsigned i = 0; i < most; i++) {
+		slices(tuning, 16, ms);
+		*now_ns += (uint64_t)ms_each * MS;
+		smd_tuning_end(tuning, BYTES, *now_ns);
+		smd_tuning_begin(tuning, BYTES, *now_ns);
+		if (smd_tuning_want(tuning, *now_ns)) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* Nothing ends together there, and trials are judged all the same. */
+static void operations_that_always_overlap_are_judged(void **state)
+{
+	enum { TOGETHER = 4 };
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 1);
+	for (unsigned i = 0; i < TOGETHER; i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+	}
+	assert_true(overlapping_want_within(&tuning, &now, 40, 3 * TOGETHER));
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	assert_in_range(tuning.weights[0], 950, 1050);
+	smd_tuning_applied(&tuning, now);
+	assert_false(overlapping_want_within(&tuning, &now, 70, 7 * TOGETHER));
+	assert_true(overlapping_want_within(&tuning, &now, 70, 2 * TOGETHER));
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	assert_in_range(tuning.weights[0], 9900, 10100);
 	smd_tuning_destroy(&tuning);
 }
 
@@ -243,7 +285,7 @@ static unsigned operations_of_pairs(struct smd_tuning *tuning, uint64_t *now_ns,
 			smd_tuning_slice(tuning, s, 16, BYTES, 33 * MS * (places / 2));
 		}
 		*now_ns += (uint64_t)ms_each * MS;
-		smd_tuning_end(tuning, *now_ns);
+		smd_tuning_end(tuning, BYTES, *now_ns);
 		if (smd_tuning_want(tuning, *now_ns)) {
 			return i;
 		}
@@ -319,7 +361,7 @@ static int first_scale(unsigned hundredths)
 		smd_tuning_begin(&tuning, BYTES, now);
 		now += MS;
 		waited_ns += hundredths * (MS / 100);
-		smd_tuning_end(&tuning, now);
+		smd_tuning_end(&tuning, BYTES, now);
 	} while (!smd_tuning_want(&tuning, now) && ++operations < 1000);
 	assert_in_range(operations, 90, 110); /* a tenth of a second tells */
 	assert_int_equal(tuning.cause, SMD_TUNING_CHUNKS);
@@ -359,7 +401,7 @@ static void a_server_leaves_with_all_of_its_shards(void **state)
 		for (unsigned i = 0; i < 100 && !wanted; i++) {
 			smd_tuning_begin(&tuning, BYTES, now);
 			now += (trial ? 20 : 1) * MS;
-			smd_tuning_end(&tuning, now);
+			smd_tuning_end(&tuning, BYTES, now);
 			wanted = smd_tuning_want(&tuning, now);
 		}
 		assert_true(wanted);
@@ -387,7 +429,7 @@ static void spare_servers_are_tried_with_what_they_declare(void **state)
 	for (unsigned i = 0; i < 100 && !wanted; i++) {
 		smd_tuning_begin(&tuning, BYTES, now);
 		now += 10 * MS;
-		smd_tuning_end(&tuning, now);
+		smd_tuning_end(&tuning, BYTES, now);
 		wanted = smd_tuning_want(&tuning, now);
 	}
 	assert_true(wanted);
@@ -407,7 +449,7 @@ static void run_until_wanted(struct smd_tuning *tuning, uint64_t *now, unsigned 
 	for (unsigned i = 0; i < 2000 && !wanted; i++) {
 		smd_tuning_begin(tuning, BYTES, *now);
 		*now += ms * (uint64_t)MS;
-		smd_tuning_end(tuning, *now);
+		smd_tuning_end(tuning, BYTES, *now);
 		wanted = smd_tuning_want(tuning, *now);
 	}
 	assert_true(wanted);
@@ -484,7 +526,7 @@ static bool exchange_is_wanted(struct smd_tuning *tuning, uint64_t *now, unsigne
 			if (exchanged) {
 				smd_tuning_exchanged(tuning);
 			}
-			smd_tuning_end(tuning, *now);
+			smd_tuning_end(tuning, BYTES, *now);
 		}
 		if (smd_tuning_want(tuning, *now)) {
 			if (tuning->cause == SMD_TUNING_EXCHANGES) {
@@ -533,6 +575,7 @@ int main(void)
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
 		cmocka_unit_test(a_small_operation_is_not_what_the_program_does),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
+		cmocka_unit_test(operations_that_always_overlap_are_judged),
 		cmocka_unit_test(a_trial_waits_for_operations_that_count),
 		cmocka_unit_test(rates_that_cost_nothing_stay),
 		cmocka_unit_test(one_shard_serves_as_soon_as_a_slow_link_is_found),
