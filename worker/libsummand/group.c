@@ -78,7 +78,11 @@ static void comm_begin(struct smd_request *operation)
 		return;
 	}
 	if (smd_group_lay(operation)) {
-		comm_pump(comm);
+		if (operation->pieces) {
+			smd_exchanges_go(comm);
+		} else {
+			comm_pump(comm);
+		}
 	}
 	smd_epoch_change_progressed(comm);
 }
@@ -115,6 +119,19 @@ void smd_group_start(struct smd_request *request)
 	comm_begin_waiting(request->comm);
 }
 
+/* An exchange needs nothing of them. */
+static bool comm_awaits_servers(const struct smd_comm *comm)
+{
+	const struct smd_request *operation;
+
+	TAILQ_FOREACH (operation, &comm->operations, link) {
+		if (operation->chunks_done != operation->nchunks) {
+			return true;
+		}
+	}
+	return false;
+}
+
 /* Results of that shard. */
 static bool comm_awaits(const struct smd_comm *comm, unsigned i)
 {
@@ -133,6 +150,9 @@ bool smd_group_poll(struct smd_comm *comm)
 	unsigned n = 0;
 	unsigned exchanging = smd_exchanges_poll(comm);
 
+	if (!comm_awaits_servers(comm)) {
+		return exchanging > 0;
+	}
 	/* An operation's repairs and its other chunks are not all of one epoch. */
 	for (unsigned i = 0; i < comm->context->remotes.count; i++) {
 		struct smd_lane *lane = comm->context->remotes.each[i]->lane;

@@ -156,7 +156,8 @@ static void comm_bound_chunks(struct smd_comm *comm)
 	int least = SMD_CHUNK_SCALE_LEAST;
 	int most = SMD_CHUNK_SCALE_MOST;
 
-	if (comm->tuning->usual) {
+	if (comm->tuning->usual != comm->tuning->bounded) {
+		comm->tuning->bounded = comm->tuning->usual;
 		smd_deal_bound_scales(comm->now->deal, comm->tuning->usual,
 			comm->tuning->rate.links_decide, &least, &most);
 		smd_tuning_bound_chunks(comm->tuning, least, most);

@@ -9,10 +9,16 @@
 
 #include "reduction_server/base/clock.h"
 
-#define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon */
+#define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon, */
+#define REST_MOST_NS   80000000ull /* and where one comes back each time */
 #define SECOND_US      1000000ull
 #define SPIN_NS        100000u
-#define POLLS_PER_LOOP 16
+#define SPIN_LONG_NS   1000000u /* where callers wait for less than SHORT_NS as a rule */
+#define SHORT_NS       500000u
+#define USUAL_WAITS    8
+#define POLLS_PER_LOOP 16 /* polls, where others wait too, and */
+#define POLLS_ALONE    64
+#define POLLS_PER_LOOK 4  /* at the clock */
 #define NAP_NS         50000 /* between looks in vain; kernels may take milliseconds */
 #define NOTHING_NS     2000  /* a turn of the loop for nothing takes about a microsecond */
 
@@ -132,31 +138,42 @@ static void progress_turn(struct smd_progress *progress, uint64_t deadline_ns)
 }
 
 /*
- * To sleep and be woken costs more than a small operation. So while one is awaited nobody sleeps
- * for SPIN_NS after the last arrival; other threads are let in after each poll. The loop, which
- * knows of the other lanes and of time, runs after POLLS_PER_LOOP polls, of however many waits.
+ * To sleep and be woken costs more than a small operation: the kernel wakes a thread at the
+ * processor of who has sent to it, where others are, and all are slow until it has spread them again.
+ * So while one is awaited nobody sleeps for some time after the last arrival; other threads are let
+ * in after each poll. The loop, which knows of the other lanes and of time, runs after some polls, of
+ * however many waits.
  */
 static void progress_spin(
 	struct smd_progress *progress, const struct smd_goal *goal, const void *arg)
 {
-	uint64_t until = smd_clock_ns() + SPIN_NS;
+	uint64_t most = progress->usual_ns < SHORT_NS ? SPIN_LONG_NS : SPIN_NS;
+	uint64_t since = 0; /* the first look at the clock since the last arrival */
+	unsigned vain = 0;
 
 	while (!goal->done(arg)) {
 		uint64_t arrivals = progress->arrivals;
-		bool polled;
+		bool alone = progress->waiting == 1 && progress->in_flight == 1;
 
 		(void)progress_look(progress);
-		polled = goal->poll(arg);
-		if (++progress->polls % POLLS_PER_LOOP == 0 || !polled) {
+		if (!goal->poll(arg) ||
+			++progress->polls % (alone ? POLLS_ALONE : POLLS_PER_LOOP) == 0) {
 			smd_loop_look(progress->base);
 		}
 		if (progress->arrivals != arrivals) {
-			until = smd_clock_ns() + SPIN_NS;
-		} else if (smd_clock_ns() >= until) {
-			return;
-		} else {
-			sched_yield();
+			since = 0;
+			vain = 0;
+			continue;
 		}
+		if (vain++ % POLLS_PER_LOOK == 0) {
+			uint64_t now = smd_clock_ns();
+
+			since = since ? since : now;
+			if (now - since >= most) {
+				return;
+			}
+		}
+		sched_yield();
 	}
 }
 
@@ -185,9 +202,17 @@ static void progress_wait_until(
 	pthread_cond_timedwait(condition, &progress->lock, &until);
 }
 
+/* How long they wait for what is small. */
+static void progress_count_wait(struct smd_progress *progress, uint64_t ns)
+{
+	progress->usual_ns += ns / USUAL_WAITS - progress->usual_ns / USUAL_WAITS;
+}
+
 int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	const struct smd_goal *goal, const void *arg, uint64_t deadline_ns)
 {
+	uint64_t began = smd_clock_ns();
+	uint64_t now;
 	int ret = 0;
 
 	pthread_mutex_lock(&progress->lock);
@@ -213,8 +238,12 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 			progress_release(progress);
 		}
 	}
+	now = smd_clock_ns();
+	if (goal->poll) {
+		progress_count_wait(progress, now - began);
+	}
 	if (--progress->waiting == 0) {
-		progress->rest_until_ns = smd_clock_ns() + REST_NS;
+		progress->rest_until_ns = now + REST_NS;
 		if ((progress->in_flight && !progress->tests) || progress->asleep) {
 			pthread_cond_signal(&progress->idle);
 		}
@@ -323,16 +352,21 @@ static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
 }
 
 /*
- * To look again soon spares callers to wake this thread after each small operation. Who has waited
+ * To look again soon spares callers to wake this thread after each small operation, and to look
+ * seldom while they come and go spares them this thread. Who has waited
  * for all that time may wait for long: then the end of that is worth a wake-up, and until then
  * nothing is. Who tests says nothing when it stops. Called with the lock.
  */
 static void progress_rest(struct smd_progress *progress, uint64_t now)
 {
 	uint64_t waits = progress->waits;
+	uint64_t rest = progress->rest_ns < REST_NS ? REST_NS : progress->rest_ns;
 
 	progress_wait_until(progress, &progress->idle,
-		now + (progress->tests ? SMD_PROGRESS_TESTED_NS : REST_NS));
+		now + (progress->tests ? SMD_PROGRESS_TESTED_NS : rest));
+	progress->rest_ns = progress->waits == waits  ? REST_NS
+			    : rest < REST_MOST_NS ? 2 * rest
+						  : REST_MOST_NS;
 	while (progress->waiting && progress->waits == waits && !progress->ending) {
 		progress->asleep = true;
 		pthread_cond_wait(&progress->idle, &progress->lock);

@@ -76,6 +76,8 @@ struct smd_progress {
 	unsigned in_flight;     /* operations; kept by their callers */
 	uint64_t rest_until_ns; /* the thread leaves the loop to callers until then */
 	uint64_t waits;         /* of callers, that have ended */
+	uint64_t usual_ns;      /* that those for small operations take, of late */
+	uint64_t rest_ns;       /* of the thread, the next time: longer while callers come and go */
 	bool asleep;            /* the thread wants to be told when the last caller's ends */
 	bool ending;
 

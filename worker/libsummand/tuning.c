@@ -494,6 +494,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	smd_refusals_end(&tuning->refusals);
 	tuning->tables -= tuning->tables > 0;
+	tuning->bounded = 0;
 	memset(tuning->rests, 0, tuning->nshards * sizeof(*tuning->rests));
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES:

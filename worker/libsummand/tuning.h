@@ -88,6 +88,7 @@ struct smd_tuning {
 	bool exchanged;    /* ranks did some of these among themselves */
 	uint64_t largest;  /* bytes of an operation, of those in flight, */
 	uint64_t usual;    /* and lately, which small ones bring down slowly */
+	uint64_t bounded;  /* by which it was found which chunks would differ; 0: not for this table */
 };
 
 /* Of a table of these shards and that scale, for so many ranks. 0 or -ENOMEM. */

@@ -10,10 +10,11 @@
 #define PLACES      4u
 #define PLACE_BYTES 64u
 /* So many payloads at most are let pass: behind one of which no place is zeros, which costs a
- * microsecond; and behind one all of which was looked at for little. */
+ * microsecond or two; and behind one all of which was looked at for little, or a short one. */
 #define PAUSE_DENSE 7u
 #define PAUSE_VAIN  63u
 #define LITTLE      8u /* one of so many blocks */
+#define SHORT       65536u
 
 int smd_tcp_skip_zeros(struct smd_lane *lane, uint32_t largest, bool careful)
 {
@@ -92,7 +93,7 @@ static bool zeros_may_look(struct tcp_zeros *zeros, const struct smd_send *send)
 		smd_peek_is_mapped(send->payload, send->length)) {
 		return true;
 	}
-	zeros_pause(zeros, PAUSE_DENSE);
+	zeros_pause(zeros, send->length < SHORT ? PAUSE_VAIN : PAUSE_DENSE);
 	return false;
 }
 
