@@ -9,17 +9,18 @@ from xml.sax.saxutils import escape
 WIDTH, HEIGHT = 800, 340
 LEFT, RIGHT, TOP, BOTTOM = 60, 190, 62, 52
 ROW = 22
-NAMES = {"summand": "Summand", "summand-told": "Summand, told its rate", "summand-tls": "Summand over TLS", "summand-bf16": "Summand, as bf16", "summand-job": "Summand, a job by ssh", "gloo": "Gloo, its best",
+NAMES = {"summand": "Summand", "summand-told": "Summand, told its rate", "summand-tls": "Summand over TLS", "summand-bf16": "Summand, as bf16", "summand-fp16": "Summand, as fp16",
+         "summand-job": "Summand, a job by ssh", "gloo": "Gloo, its best",
          "openmpi": "Open MPI, its best", "plain": "plain server", "direct": "direct exchange"}
 STYLE = """<style>
   text { fill: #24292f } .grid { stroke: #d8dee4 } .axis, .bound { stroke: #57606a }
-  .summand, .summand-told, .summand-tls, .summand-bf16, .summand-job { stroke: #0b6e4f; fill: #0b6e4f } .summand-tls.curve { stroke-dasharray: 6 4 } .summand-told.curve { stroke-dasharray: 10 2 } .summand-bf16.curve { stroke-dasharray: 2 4 }
+  .summand, .summand-told, .summand-tls, .summand-bf16, .summand-fp16, .summand-job { stroke: #0b6e4f; fill: #0b6e4f } .summand-tls.curve { stroke-dasharray: 6 4 } .summand-told.curve { stroke-dasharray: 10 2 } .summand-bf16.curve, .summand-fp16.curve { stroke-dasharray: 2 4 }
   .summand-job.curve { stroke-dasharray: 2 3 } .gloo { stroke: #bc4c33; fill: #bc4c33 }
   .openmpi { stroke: #3d5a98; fill: #3d5a98 } .plain, .direct { stroke: #8250a0; fill: #8250a0 } .direct.curve { stroke-dasharray: 6 4 } .curve { fill: none; stroke-width: 2 }
   .bound { stroke-dasharray: 6 4 } .background { fill: #ffffff }
   @media (prefers-color-scheme: dark) {
     text { fill: #e6edf3 } .grid { stroke: #30363d } .axis, .bound { stroke: #9ea7b1 }
-    .summand, .summand-told, .summand-tls, .summand-bf16, .summand-job { stroke: #4ac79a; fill: #4ac79a } .gloo { stroke: #f28b74; fill: #f28b74 }
+    .summand, .summand-told, .summand-tls, .summand-bf16, .summand-fp16, .summand-job { stroke: #4ac79a; fill: #4ac79a } .gloo { stroke: #f28b74; fill: #f28b74 }
     .openmpi { stroke: #8fb0ff; fill: #8fb0ff } .plain, .direct { stroke: #cfa8e6; fill: #cfa8e6 } .background { fill: #0d1117 } .curve { fill: none }
   }
 </style>"""

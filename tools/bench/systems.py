@@ -194,6 +194,11 @@ class SummandBf16(Summand):
     ranks_environment = {"SUMMAND_WIRE": "bf16"}
 
 
+class SummandFp16(Summand):
+    name = "summand-fp16"
+    ranks_environment = {"SUMMAND_WIRE": "fp16"}
+
+
 class Peer:
     """A library with several algorithms, of which the best for each size counts."""
 
