@@ -64,8 +64,8 @@ static void comm_begin(struct smd_request *operation)
 	smd_group_tune(comm);
 	operation->sequence = comm->next_operation++;
 	if (comm->tuning) {
-		smd_tuning_begin(
-			comm->tuning, operation->count * operation->element_bytes, smd_clock_ns());
+		operation->timed = operation->count * operation->element_bytes;
+		smd_tuning_begin(comm->tuning, operation->timed, smd_clock_ns());
 	}
 	TAILQ_INSERT_TAIL(&comm->operations, operation, link);
 	smd_operation_begin(operation);
@@ -78,7 +78,7 @@ static void comm_begin(struct smd_request *operation)
 		return;
 	}
 	if (smd_group_lay(operation)) {
-		if (operation->pieces) {
+		if (operation->pieces && !operation->repaired) {
 			smd_exchanges_go(comm);
 		} else {
 			comm_pump(comm);

@@ -155,9 +155,10 @@ static void comm_bound_chunks(struct smd_comm *comm)
 {
 	int least = SMD_CHUNK_SCALE_LEAST;
 	int most = SMD_CHUNK_SCALE_MOST;
+	uint64_t by = 2 * comm->tuning->usual + comm->tuning->rate.links_decide;
 
-	if (comm->tuning->usual != comm->tuning->bounded) {
-		comm->tuning->bounded = comm->tuning->usual;
+	if (comm->tuning->usual && by != comm->tuning->bounded) {
+		comm->tuning->bounded = by;
 		smd_deal_bound_scales(comm->now->deal, comm->tuning->usual,
 			comm->tuning->rate.links_decide, &least, &most);
 		smd_tuning_bound_chunks(comm->tuning, least, most);
@@ -227,7 +228,7 @@ static void comm_tell_servers(const struct smd_comm *comm, uint64_t before)
 /* What was measured is of other servers; without memory for it this table stays as it is. */
 static void comm_tuned(struct smd_comm *comm, bool same_servers)
 {
-	const struct smd_request *operation;
+	struct smd_request *operation;
 
 	if (!comm->tuning) {
 		return;
@@ -243,7 +244,8 @@ static void comm_tuned(struct smd_comm *comm, bool same_servers)
 	smd_group_begin_tuning(comm);
 	TAILQ_FOREACH (operation, &comm->operations, link) {
 		if (comm->tuning) {
-			smd_tuning_begin(comm->tuning, 0, smd_clock_ns());
+			operation->timed = 0;
+			smd_tuning_begin(comm->tuning, operation->timed, smd_clock_ns());
 		}
 	}
 }

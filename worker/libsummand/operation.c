@@ -98,8 +98,7 @@ static void operation_finish(struct smd_request *operation, int err)
 		if (exchanged) {
 			smd_tuning_exchanged(comm->tuning);
 		}
-		smd_tuning_end(
-			comm->tuning, operation->count * operation->element_bytes, smd_clock_ns());
+		smd_tuning_end(comm->tuning, operation->timed, smd_clock_ns());
 	}
 	comm->holding -= operation->holds;
 	if (operation->repaired) {

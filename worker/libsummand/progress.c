@@ -16,9 +16,8 @@
 #define SPIN_LONG_NS   1000000u /* where callers wait for less than SHORT_NS as a rule */
 #define SHORT_NS       500000u
 #define USUAL_WAITS    8
-#define POLLS_PER_LOOP 16 /* polls, where others wait too, and */
-#define POLLS_ALONE    64
-#define POLLS_PER_LOOK 4  /* at the clock */
+#define POLLS_PER_LOOP 16
+#define POLLS_PER_LOOK 4     /* at the clock */
 #define NAP_NS         50000 /* between looks in vain; kernels may take milliseconds */
 #define NOTHING_NS     2000  /* a turn of the loop for nothing takes about a microsecond */
 
@@ -144,20 +143,19 @@ static void progress_turn(struct smd_progress *progress, uint64_t deadline_ns)
  * in after each poll. The loop, which knows of the other lanes and of time, runs after some polls, of
  * however many waits.
  */
-static void progress_spin(
-	struct smd_progress *progress, const struct smd_goal *goal, const void *arg)
+static void progress_spin(struct smd_progress *progress, const struct smd_goal *goal,
+	const void *arg, uint64_t most_ns)
 {
-	uint64_t most = progress->usual_ns < SHORT_NS ? SPIN_LONG_NS : SPIN_NS;
 	uint64_t since = 0; /* the first look at the clock since the last arrival */
 	unsigned vain = 0;
 
 	while (!goal->done(arg)) {
 		uint64_t arrivals = progress->arrivals;
-		bool alone = progress->waiting == 1 && progress->in_flight == 1;
+		bool polled;
 
 		(void)progress_look(progress);
-		if (!goal->poll(arg) ||
-			++progress->polls % (alone ? POLLS_ALONE : POLLS_PER_LOOP) == 0) {
+		polled = goal->poll(arg);
+		if (++progress->polls % POLLS_PER_LOOP == 0 || !polled) {
 			smd_loop_look(progress->base);
 		}
 		if (progress->arrivals != arrivals) {
@@ -169,7 +167,7 @@ static void progress_spin(
 			uint64_t now = smd_clock_ns();
 
 			since = since ? since : now;
-			if (now - since >= most) {
+			if (now - since >= most_ns) {
 				return;
 			}
 		}
@@ -179,11 +177,11 @@ static void progress_spin(
 
 /* Turns the loop until the goal is done or the deadline is over. */
 static void progress_drive(struct smd_progress *progress, const struct smd_goal *goal,
-	const void *arg, uint64_t deadline_ns)
+	const void *arg, uint64_t deadline_ns, uint64_t spin_ns)
 {
 	while (!goal->done(arg) && (!deadline_ns || smd_clock_ns() < deadline_ns)) {
 		if (goal->poll) {
-			progress_spin(progress, goal, arg);
+			progress_spin(progress, goal, arg, spin_ns);
 		}
 		if (!goal->done(arg)) {
 			progress_turn(progress, deadline_ns);
@@ -202,21 +200,25 @@ static void progress_wait_until(
 	pthread_cond_timedwait(condition, &progress->lock, &until);
 }
 
-/* How long they wait for what is small. */
+/* How long they wait for what is small: a long one is no reason to sleep in all that follow. */
 static void progress_count_wait(struct smd_progress *progress, uint64_t ns)
 {
-	progress->usual_ns += ns / USUAL_WAITS - progress->usual_ns / USUAL_WAITS;
+	uint64_t most = ns < 2 * SHORT_NS ? ns : 2 * SHORT_NS;
+
+	progress->usual_ns += most / USUAL_WAITS - progress->usual_ns / USUAL_WAITS;
 }
 
 int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	const struct smd_goal *goal, const void *arg, uint64_t deadline_ns)
 {
 	uint64_t began = smd_clock_ns();
+	uint64_t spin_ns;
 	uint64_t now;
 	int ret = 0;
 
 	pthread_mutex_lock(&progress->lock);
 	progress->waiting++;
+	spin_ns = progress->usual_ns < SHORT_NS ? SPIN_LONG_NS : SPIN_NS;
 	if (task) {
 		STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	}
@@ -234,7 +236,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 			pthread_cond_wait(&progress->changed, &progress->lock);
 		} else {
 			progress_own(progress);
-			progress_drive(progress, goal, arg, deadline_ns);
+			progress_drive(progress, goal, arg, deadline_ns, spin_ns);
 			progress_release(progress);
 		}
 	}
@@ -290,7 +292,10 @@ void smd_progress_poll(struct smd_progress *progress)
 		return;
 	}
 	pthread_mutex_lock(&progress->lock);
-	progress->tests = progress->threaded && (progress->tests || again);
+	if (progress->threaded && again && !progress->tests) {
+		progress->tests = true;
+		pthread_cond_signal(&progress->idle); /* which rests for less, then */
+	}
 	if (!progress->owned) {
 		progress_test(progress);
 	} else if (again) {

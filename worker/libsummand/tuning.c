@@ -138,26 +138,26 @@ static void tell(const char *what, unsigned place, uint64_t bytes, uint64_t ns)
 	}
 }
 
-/* Of what is in flight now a part may have gone before. */
 static void begin_span(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	tuning->began_ns = now_ns;
+	tuning->amid = tuning->in_flight > 0;
+	tuning->span = 0;
 	tuning->ended = 0;
+	tuning->largest = 0;
 	tuning->skipped = 0;
 	tuning->exchanged = false;
 }
 
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
-	if (tuning->in_flight++ == 0) {
+	if (tuning->in_flight == 0) {
 		begin_span(tuning, now_ns);
-		tuning->span = 0;
 		tuning->open = 0;
-		tuning->largest = 0;
 		tuning->together = 0;
 	}
+	tuning->in_flight++;
 	tuning->together++;
-	tuning->largest = bytes > tuning->largest ? bytes : tuning->largest;
 	tuning->open += bytes;
 }
 
@@ -206,18 +206,21 @@ static void find_span(struct smd_tuning *tuning)
 
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
-	uint64_t known = bytes < tuning->open ? bytes : tuning->open;
+	bool whole;
 
 	find_span(tuning);
-	tuning->open -= known;
-	tuning->ended += known;
-	if (--tuning->in_flight == 0) {
-		if (tuning->together == 1) {
-			tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, tuning->ended,
-				tuning->exchanged, now_ns - tuning->began_ns, now_ns);
-		}
-		take_span(tuning, now_ns);
-	} else if (tuning->ended >= tuning->span) {
+	tuning->open -= bytes;
+	tuning->ended += bytes;
+	tuning->largest = bytes > tuning->largest ? bytes : tuning->largest;
+	tuning->in_flight--;
+	/* Of what was in flight when it began a part may have gone before: the less the longer it
+	 * is. */
+	whole = tuning->ended > 0 && tuning->ended >= tuning->span;
+	if (tuning->in_flight == 0 && tuning->together == 1) {
+		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, bytes,
+			tuning->exchanged, now_ns - tuning->began_ns, now_ns);
+	}
+	if (whole || (tuning->in_flight == 0 && !tuning->amid)) {
 		take_span(tuning, now_ns);
 		begin_span(tuning, now_ns);
 	}

@@ -82,13 +82,15 @@ struct smd_tuning {
 	unsigned together; /* that have begun since none was */
 	uint64_t open;     /* bytes of those in flight */
 	uint64_t began_ns; /* the span, */
-	uint64_t span;     /* with so many bytes it ends where something is always in flight, */
+	bool amid;         /* when something was in flight; */
+	uint64_t span;     /* with so many bytes it ends where something always is, */
 	uint64_t ended;    /* so many have ended in it, */
-	uint64_t skipped;  /* of which so many, both ways, were zeros and did not cross */
+	uint64_t largest;  /* of one operation, */
+	uint64_t skipped;  /* and so many, both ways, were zeros and did not cross */
 	bool exchanged;    /* ranks did some of these among themselves */
-	uint64_t largest;  /* bytes of an operation, of those in flight, */
-	uint64_t usual;    /* and lately, which small ones bring down slowly */
-	uint64_t bounded;  /* by which it was found which chunks would differ; 0: not for this table */
+	uint64_t usual;    /* bytes of an operation, of late: small ones bring it down slowly */
+	uint64_t
+		bounded; /* by what it was found which chunks would differ; 0: not for this table */
 };
 
 /* Of a table of these shards and that scale, for so many ranks. 0 or -ENOMEM. */
@@ -105,19 +107,19 @@ bool smd_tuning_searches(const struct smd_tuning *tuning, uint64_t now_ns);
 /* Chunks of other scales would not differ: they would be the smallest there may be, or the operation has one. */
 void smd_tuning_bound_chunks(struct smd_tuning *tuning, int least, int most);
 
-/* An operation of so many bytes begins, or ends; one that began with 0 does not count. Times are of
+/* An operation of so many bytes begins, or ends, with as many; 0: it does not count. Times are of
  * *spans*: from when nothing was in flight to when nothing is again; where something always is,
  * each time that as much has ended as was in flight. */
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
 
-/* Of what is in flight ranks do some among themselves. */
+/* What ends now ranks did among themselves. */
 void smd_tuning_exchanged(struct smd_tuning *tuning);
 
 /* Operations of so many bytes ranks shall do among themselves, by the table that is wanted. */
 uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning);
 
-/* Of what is in flight so many bytes more, of both ways, were zeros and did not cross. */
+/* Since the span began so many bytes more, of both ways, were zeros and did not cross. */
 void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes);
 
 /* What has crossed without much of it says nothing of the links. */

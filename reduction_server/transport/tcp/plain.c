@@ -1,11 +1,8 @@
 /* A TCP lane's bytes as they are: one system call for many frames. */
-#include <string.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
 #include "reduction_server/transport/tcp/tcp.h"
-
-#define SMALL 4352
 
 static ssize_t plain_receive(struct tcp_lane *tcp, const struct iovec *iov, int n)
 {
@@ -16,21 +13,7 @@ static ssize_t plain_receive(struct tcp_lane *tcp, const struct iovec *iov, int 
 static ssize_t plain_send(struct tcp_lane *tcp, struct iovec *iov, int n)
 {
 	const struct msghdr message = {.msg_iov = iov, .msg_iovlen = (size_t)n};
-	uint8_t together[SMALL];
-	size_t bytes = 0;
 
-	for (int i = 0; i < n && bytes <= SMALL; i++) {
-		bytes += iov[i].iov_len;
-	}
-	if (bytes <= SMALL) {
-		size_t at = 0;
-
-		for (int i = 0; i < n; i++) {
-			memcpy(together + at, iov[i].iov_base, iov[i].iov_len);
-			at += iov[i].iov_len;
-		}
-		return send(tcp->fd, together, bytes, MSG_NOSIGNAL);
-	}
 	return sendmsg(tcp->fd, &message, MSG_NOSIGNAL);
 }
 

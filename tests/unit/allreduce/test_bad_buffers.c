@@ -16,7 +16,7 @@
 
 #include "tests/unit/allreduce/fixture.h"
 
-enum { BYTES = 4 << 20, COUNT = BYTES / 4, HOLE = 2 << 20, PAGE = 4096 };
+enum { BYTES = 4 << 20, COUNT = BYTES / 4, HOLE = 2 << 20, PAGE = 4096, LITTLE = 64 };
 
 static struct pool pool;
 
@@ -166,6 +166,7 @@ struct bad {
 	const char *group;
 	int protection; /* of a page in the middle */
 	bool receives;
+	bool small; /* it begins a little before that page, and ends a little behind it */
 };
 
 /* Only the kernel knows, when half of it is on its way: the lane cannot be used any more. */
@@ -174,6 +175,8 @@ static void use_a_hole(struct pool_rank *rank)
 	const struct bad *bad = rank->argument;
 	float *good = map(PROT_READ | PROT_WRITE);
 	float *holed = map(PROT_READ | PROT_WRITE);
+	size_t before = bad->small ? HOLE - LITTLE : 0;
+	size_t count = bad->small ? (PAGE + 2 * LITTLE) / sizeof(float) : COUNT;
 	int ret;
 
 	for (size_t i = 0; i < COUNT; i++) { /* the processor looks at zeros, and fills them in */
@@ -183,15 +186,15 @@ static void use_a_hole(struct pool_rank *rank)
 	CHECK(smd_barrier(rank->comm) == 0); /* so that all have joined */
 	CHECK(mprotect((char *)holed + HOLE, PAGE, bad->protection) == 0);
 	if (rank->rank == 0) {
-		const float *send = bad->receives ? good : holed;
+		const float *send = bad->receives ? good : holed + before / sizeof(float);
 		float *recv = bad->receives ? holed : good;
 
-		ret = smd_allreduce(rank->comm, send, recv, COUNT, SMD_FLOAT32, SMD_SUM);
+		ret = smd_allreduce(rank->comm, send, recv, count, SMD_FLOAT32, SMD_SUM);
 		CHECK(ret == -EFAULT);
 		check_says("this process (rank-0) passed a buffer whose memory it does not have, "
 			   "or may not use so: Bad address, on the lane to reduction server ");
 	} else {
-		ret = smd_allreduce(rank->comm, good, good, COUNT, SMD_FLOAT32, SMD_SUM);
+		ret = smd_allreduce(rank->comm, good, good, count, SMD_FLOAT32, SMD_SUM);
 		/* Of a bad receive buffer it may have its own result. */
 		CHECK(ret < 0 || bad->receives);
 		CHECK(ret == 0 || strstr(smd_error_message(), "rank 0 (rank-0)"));
@@ -203,8 +206,9 @@ static void use_a_hole(struct pool_rank *rank)
 static void memory_that_the_kernel_refuses_is_the_callers(void **state)
 {
 	static const struct bad cases[] = {
-		{"a hole in a large one", PROT_NONE, false},
-		{"may not be written", PROT_READ, true},
+		{"a hole in a large one", PROT_NONE, false, false},
+		{"a hole in a small one", PROT_NONE, false, true},
+		{"may not be written", PROT_READ, true, false},
 	};
 
 	(void)state;

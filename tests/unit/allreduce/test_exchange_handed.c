@@ -230,12 +230,51 @@ static void who_has_left_is_named_and_not_the_network(void **state)
 	pool_stop(&pool);
 }
 
+/* ---- a rank begins it only when servers have taken over ---- */
+
+static void come_late(struct pool_rank *rank)
+{
+	struct smd_comm *comm = rank->comm;
+	float values[COUNT];
+	unsigned before;
+
+	pool_await_exchanges(rank);
+	CHECK(sum_one(comm) == 0);
+	before = comm->now->index;
+	pthread_barrier_wait(&all);
+	pool_fill(values, rank->rank, 1, COUNT);
+	if (rank->rank == 2) {
+		uint64_t end_ns = smd_clock_ns() + 60 * SMD_SECOND_NS;
+
+		usleep(300000); /* the others have begun it */
+		pool_cut_ranks(comm, 1);
+		while (comm->now->index == before) {
+			CHECK(smd_clock_ns() < end_ns);
+			usleep(10000);
+		}
+	}
+	CHECK(smd_allreduce(comm, values, values, COUNT, SMD_FLOAT32, SMD_SUM) == 0);
+	pool_check_sum(values, RANKS, 1, COUNT);
+}
+
+/* Its pieces are dealt to the new streams as it begins, and sent. */
+static void who_begins_it_later_contributes(void **state)
+{
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, NULL);
+	pool_run(&pool, RANKS, "late", come_late, NULL);
+	pool_stop(&pool);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_all_have_had_is_done_again_once_more),
 		cmocka_unit_test(a_table_that_waits_gives_way),
 		cmocka_unit_test(who_has_left_is_named_and_not_the_network),
+		cmocka_unit_test(who_begins_it_later_contributes),
 	};
 
 	setenv("SUMMAND_EXCHANGE", "on", 1);

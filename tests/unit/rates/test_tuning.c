@@ -242,6 +242,48 @@ static void operations_that_always_overlap_are_judged(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Of operations that were in flight when all of this began anew nothing is known. */
+static void spans_begin_with_what_is_known(void **state)
+{
+	enum { TOGETHER = 16 };
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 1);
+	for (unsigned i = 0; i < TOGETHER; i++) {
+		smd_tuning_begin(&tuning, 0, now);
+	}
+	for (unsigned i = 0; i < 4 * TOGETHER; i++) {
+		smd_tuning_end(&tuning, i < TOGETHER ? 0 : BYTES, now += MS);
+		smd_tuning_begin(&tuning, BYTES, now);
+		assert_true(i < TOGETHER || tuning.usual == BYTES || tuning.usual == 0);
+	}
+	assert_int_equal(tuning.usual, BYTES);
+	assert_int_equal(tuning.open, TOGETHER * BYTES);
+	smd_tuning_destroy(&tuning);
+}
+
+/* What small ones that always overlap follow is forgotten as they end. */
+static void a_large_operation_does_not_stay_the_measure(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 1);
+	smd_tuning_begin(&tuning, 1024ull * BYTES, now);
+	smd_tuning_begin(&tuning, BYTES, now);
+	smd_tuning_end(&tuning, 1024ull * BYTES, now += MS);
+	for (unsigned i = 0; i < 3000; i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+		smd_tuning_end(&tuning, BYTES, now += MS);
+	}
+	assert_in_range(tuning.span, 0, 2 * BYTES);
+	assert_int_equal(tuning.usual, BYTES);
+	smd_tuning_destroy(&tuning);
+}
+
 /* Long operations are few, and time alone is no verdict. */
 static void a_trial_waits_for_operations_that_count(void **state)
 {
@@ -576,6 +618,8 @@ int main(void)
 		cmocka_unit_test(a_small_operation_is_not_what_the_program_does),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
 		cmocka_unit_test(operations_that_always_overlap_are_judged),
+		cmocka_unit_test(spans_begin_with_what_is_known),
+		cmocka_unit_test(a_large_operation_does_not_stay_the_measure),
 		cmocka_unit_test(a_trial_waits_for_operations_that_count),
 		cmocka_unit_test(rates_that_cost_nothing_stay),
 		cmocka_unit_test(one_shard_serves_as_soon_as_a_slow_link_is_found),
