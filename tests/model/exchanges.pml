@@ -1,14 +1,15 @@
 /*
  * A model of what specs/design/exchange.md calls "A connection is lost": operations go from rank to rank, lanes between
- * ranks end, and reduction servers do what is left. Operations are of one piece each, all in place. Servers are one stream
+ * ranks end, and reduction servers do what is left. All operations are in place. Servers are one stream
  * for each table; what ranks agree on when one dies is in epochs.pml.
  *
  * As in epochs.pml every step of the world is one atomic step of one process, and advances something that never goes
  * back; tests/model/run.py says which worlds are tried, and which bugs are planted.
  *
  *   CUTS       how many lanes between two ranks end by themselves, each at any time
- *   OPERATIONS that there are
- *   HUB_FOR    operations that one after another have the same hub
+ *   PIECES     that there are, at most six
+ *   EACH       of an operation: so many
+ *   HUB_FOR    pieces that one after another have the same hub
  *   BLOCKS     bit r: rank r begins an operation only when the one before has returned
  *   LATE       the hub may return an operation late, because the kernel has not taken what it sends
  *   REFUSALS   how often the table that ends exchanges is cancelled, and asked for again
@@ -29,8 +30,11 @@
 #ifndef CUTS
 #define CUTS 1
 #endif
-#ifndef OPERATIONS
-#define OPERATIONS 4
+#ifndef PIECES
+#define PIECES 4
+#endif
+#ifndef EACH
+#define EACH 1
 #endif
 #ifndef HUB_FOR
 #define HUB_FOR 1
@@ -42,11 +46,12 @@
 byte cuts;  /* that are still to come */
 byte wrong; /* the first rule that was broken */
 
-/* Of each rank. Sets of operations have a bit for each, and an operation's piece has its number. */
-byte next[RANKS];      /* operations that its caller has begun, and that are laid out */
+/* Of each rank. Pieces are numbered through all operations, and so are operations, by their first ones. Sets have a bit for
+ * each. */
+byte next[RANKS];      /* of operations that its caller has begun, and that are laid out */
 byte pieces[RANKS];    /* of them, as exchanges */
-byte begun[RANKS];     /* pieces that are not kept back */
-byte has[RANKS];       /* operations with their results */
+byte begun[RANKS];     /* and not kept back */
+byte has[RANKS];       /* with their results */
 byte spoilt[RANKS];    /* whose inputs a part of the result has overwritten */
 byte returned[RANKS];
 byte kept[RANKS];      /* pieces of these, */
@@ -55,7 +60,7 @@ byte done[RANKS];      /* the last piece with a result, and one more */
 byte lacks[9];         /* [hub][rank]: the rank has said that it has all before this one */
 byte open[RANKS];      /* ranks that it has a lane to */
 byte lane[36];         /* [from][to][DEPTH]: what is under way */
-byte inputs[OPERATIONS]; /* ranks whose input the piece's hub has taken */
+byte inputs[PIECES]; /* ranks whose input the piece's hub has taken */
 
 /* What is agreed. */
 byte needed;          /* some rank has said so: MEETS(id, rank) */
@@ -98,7 +103,7 @@ enum { INPUT, RESULT };                                         /* in lanes */
 enum { NOTHING, AN_INPUT, SPOILT, ZEROS, A_RESULT, NO_RESULT }; /* carries[]: the last is zeros that are called a result */
 enum { LAST, OTHER };                                           /* streams */
 enum { NOT_ASKED, ASKED, CANCELLED, RECORDED };                 /* other */
-enum { ALL = (1 << RANKS) - 1, EVERY = (1 << OPERATIONS) - 1 };
+enum { ALL = (1 << RANKS) - 1, EVERY = (1 << PIECES) - 1 };
 
 static int in(int set, int x) { return set >> x & 1; }
 static int hub_of(int p) { return RANKS - 1 - p / HUB_FOR % RANKS; }
@@ -222,7 +227,7 @@ static void keep(int r, int p)
 
 static void hear_lacks(int h, int r, int lacks)
 {
-	int least = OPERATIONS;
+	int least = PIECES;
 	int q;
 
 	now.lacks[h * RANKS + r] = (uchar)lacks;
@@ -252,7 +257,7 @@ static int waiting(int h, int r)
 	int n = 0;
 	int p;
 
-	for (p = now.begun[h]; p < OPERATIONS; p++) {
+	for (p = now.begun[h]; p < PIECES; p++) {
 		n += hub_of(p) == h && in(now.inputs[p], r);
 	}
 	return n;
@@ -308,7 +313,7 @@ static int is_piece(int r, int p) { return p < now.pieces[r]; }
 /* The first operation that another table than this rank's first one is for. */
 static int end_of_pieces(int r)
 {
-	int end = in(now.handed, r) ? now.first : OPERATIONS;
+	int end = in(now.handed, r) ? now.first : PIECES;
 
 #ifdef TABLE
 	if (in(now.other_taken, r) && now.other_first < end) {
@@ -331,21 +336,22 @@ static int kept_back_from(int r)
 		return now.other_said[r];
 	}
 #endif
-	return OPERATIONS;
+	return PIECES;
 }
 
 static int can_begin(int r)
 {
-	return now.next[r] < OPERATIONS && now.next[r] < kept_back_from(r) &&
+	return now.next[r] < PIECES && now.next[r] < kept_back_from(r) &&
 	       (!in(BLOCKS, r) || now.returned[r] == (1 << now.next[r]) - 1);
 }
 
 static void begin(int r)
 {
-	int p = now.next[r]++;
+	int p = now.next[r];
 
+	now.next[r] += EACH;
 	if (p < end_of_pieces(r)) {
-		now.pieces[r]++;
+		now.pieces[r] += EACH;
 		begin_pieces(r);
 	}
 }
@@ -374,17 +380,17 @@ static int deals(int stream, int r, int p)
 	return stream == LAST && last && p >= now.lost_from && p < now.first;
 }
 
-/* The one with that ordinal; OPERATIONS: there is none yet. */
+/* The one with that ordinal; PIECES: there is none yet. */
 static int dealt_at(int stream, int r, int k)
 {
 	int p;
 
-	for (p = 0; p < OPERATIONS; p++) {
+	for (p = 0; p < PIECES; p++) {
 		if (deals(stream, r, p) && k-- == 0) {
 			return p;
 		}
 	}
-	return OPERATIONS;
+	return PIECES;
 }
 
 static int place_of(int stream, int r, int p)
@@ -407,8 +413,8 @@ static int stable(int stream)
 	return all[2] < least ? all[2] : least;
 }
 
-/* The hub's may still be sending. What servers do returns when all have it. */
-static int can_return(int r, int p)
+/* What servers do is over when all have it. */
+static int is_over(int r, int p)
 {
 	int stream;
 
@@ -421,14 +427,45 @@ static int can_return(int r, int p)
 			return 0;
 		}
 	}
-	return in(now.has[r] & ~now.returned[r], p);
+	return in(now.has[r], p);
+}
+
+#ifdef LATE
+static const int returns_late = 1;
+#else
+static const int returns_late = 0;
+#endif
+
+/* An operation, of which that is the first piece. The hub's may still be sending. */
+static int can_return(int r, int p)
+{
+	int q, over = !in(now.returned[r], p);
+
+	for (q = p; q < p + EACH; q++) {
+		over = over && is_over(r, q);
+	}
+	return over;
+}
+
+static int may_be_late(int r, int p)
+{
+	int q, late = 0;
+
+	for (q = p; q < p + EACH; q++) {
+		late |= returns_late && hub_of(q) == r && !in(now.handed, r);
+	}
+	return late;
 }
 
 static void give_back(int r, int p)
 {
-	now.returned[r] |= 1 << p;
-	if (!in(now.handed, r)) {
-		keep(r, p);
+	int q;
+
+	for (q = p; q < p + EACH; q++) {
+		now.returned[r] |= 1 << q;
+		if (!in(now.handed, r)) {
+			keep(r, q);
+		}
 	}
 }
 
@@ -458,7 +495,7 @@ static int can_contribute(int stream, int r)
 {
 	int i = stream * RANKS + r;
 
-	return now.carries[i] == NOTHING && now.got[i] == now.reduced[stream] && dealt_at(stream, r, now.got[i]) != OPERATIONS;
+	return now.carries[i] == NOTHING && now.got[i] == now.reduced[stream] && dealt_at(stream, r, now.got[i]) != PIECES;
 }
 
 static void contribute(int stream, int r)
@@ -708,7 +745,7 @@ static void promise_other(int r)
 #ifdef WAITS
 	now.other_said[r] = now.next[r];
 #else
-	now.other_said[r] = now.next[r] + 1 > OPERATIONS ? OPERATIONS : now.next[r] + 1;
+	now.other_said[r] = now.next[r] + EACH > PIECES ? PIECES : now.next[r] + EACH;
 #endif
 	now.other_promised |= 1 << r;
 }
@@ -734,12 +771,6 @@ static void leave_other(int r) { now.other_left |= 1 << r; }
 
 /* ---- order ---- */
 
-#ifdef LATE
-static const int returns_late = 1;
-#else
-static const int returns_late = 0;
-#endif
-
 /*
  * Some steps disable no other one, and change nothing that a rule looks at, whenever they are taken: such a step is taken at
  * once, and no other order is tried. An operation's return, where it is not LATE, and of who is not the hub: its input
@@ -751,8 +782,8 @@ static int take_eager_of(int r)
 {
 	int p, q;
 
-	for (p = 0; p < OPERATIONS; p++) {
-		if (can_return(r, p) && (hub_of(p) != r || in(now.handed, r) || !returns_late)) {
+	for (p = 0; p < PIECES; p += EACH) {
+		if (can_return(r, p) && !may_be_late(r, p)) {
 			give_back(r, p);
 			return 1;
 		}
@@ -823,7 +854,7 @@ static void forget(void)
 {
 	int r, p;
 
-	for (p = 0; p < OPERATIONS; p++) {
+	for (p = 0; p < PIECES; p++) {
 		now.inputs[p] = !meets(hub_of(p)) || in(now.has[hub_of(p)], p) ? 0 : now.inputs[p];
 	}
 	for (r = 0; r < RANKS; r++) {
@@ -871,7 +902,7 @@ static int all_over(void)
 	STEP(can_cut (r, to), now.cuts--; close_lane(r, to)) \
 	STEP(can_notice (r, to), close_lane(r, to))
 
-#define OF_OPERATION(r, p) STEP(can_return (r, p), give_back(r, p))
+#define OF_OPERATION(r, p) STEP(p % EACH == 0 && can_return (r, p), give_back(r, p))
 
 #define OF_RANK(r) \
 	STEP(can_begin (r), begin(r)) \
@@ -902,7 +933,9 @@ static int all_over(void)
 #define OF_CANCEL(r)
 #endif
 
-#if OPERATIONS > 4
+#if PIECES > 5
+#define OF_LATER(r) OF_OPERATION(r, 4) OF_OPERATION(r, 5)
+#elif PIECES > 4
 #define OF_LATER(r) OF_OPERATION(r, 4)
 #else
 #define OF_LATER(r)

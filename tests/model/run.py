@@ -88,19 +88,20 @@ CYCLES = {"BUG_TURNS": "SERVERS=2 FAULTS=1 WAITS=1"}
 EXCHANGES = {
     "lanes": "CUTS=1",
     "lanes_same_hub": "CUTS=1 HUB_FOR=2 BLOCKS=4",
-    "lanes_late": "CUTS=1 LATE BLOCKS=5",
-    "lanes_two": "CUTS=2 OPERATIONS=5 BLOCKS=6",
+    "lanes_pieces": "CUTS=1 PIECES=6 EACH=2 LATE BLOCKS=6",
+    "lanes_two": "CUTS=2 PIECES=5 BLOCKS=6",
     "lanes_refused": "CUTS=1 REFUSALS=1 BLOCKS=7",
     "lanes_deaths": "CUTS=1 DEATHS=2 BLOCKS=5",
     "lanes_table": "CUTS=1 TABLE BLOCKS=7",
     "lanes_table_waits": "CUTS=1 TABLE WAITS BLOCKS=7",
-    "lanes_slowly": "CUTS=1 OPERATIONS=3 SLOWLY BLOCKS=7",
+    "lanes_slowly": "CUTS=1 PIECES=3 SLOWLY BLOCKS=7",
     "lanes_two_of_all": "CUTS=2",
     "lanes_same_hub_of_all": "CUTS=1 HUB_FOR=2",
     "lanes_late_of_all": "CUTS=1 LATE",
+    "lanes_pieces_of_all": "CUTS=1 PIECES=6 EACH=2 LATE",
     "lanes_refused_of_all": "CUTS=1 REFUSALS=1",
     "lanes_deaths_of_all": "CUTS=1 DEATHS=2",
-    "lanes_table_of_all": "CUTS=1 TABLE OPERATIONS=3",
+    "lanes_table_of_all": "CUTS=1 TABLE PIECES=3",
     "lanes_table_refused": "CUTS=1 TABLE REFUSALS=1 BLOCKS=7",
 }
 EXCHANGE_BUGS = {
@@ -127,7 +128,7 @@ LARGE = {"two_deaths", "join_first_two_die", "join_and_first_die", "join_and_sec
          "rescue_held", "rescue_cut_of_three", "rescue_told_cut", "rescue_told_cut_again", "rescue_told_cut_of_three",
          "rescue_told_of_three", "rescue_told_join", "rescue_told_behind", "rescue_join_cut", "rescue_join_both_die", "rescue_behind",
          "rescue_again", "rescue_again_rank_dies", "rescue_again_cut", "rescue_again_join", "lanes", "lanes_two_of_all",
-         "lanes_same_hub_of_all", "lanes_late_of_all", "lanes_refused_of_all", "lanes_deaths_of_all", "lanes_table_of_all",
+         "lanes_same_hub_of_all", "lanes_late_of_all", "lanes_pieces_of_all", "lanes_refused_of_all", "lanes_deaths_of_all", "lanes_table_of_all",
          "lanes_table_refused"}
 
 MODELS = {"epochs.pml": (WORLDS, BUGS, CYCLES), "exchanges.pml": (EXCHANGES, EXCHANGE_BUGS, {})}
