@@ -206,21 +206,22 @@ static void find_span(struct smd_tuning *tuning)
 
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
+	uint64_t known = bytes < tuning->open ? bytes : tuning->open;
 	bool whole;
 
 	find_span(tuning);
-	tuning->open -= bytes;
-	tuning->ended += bytes;
-	tuning->largest = bytes > tuning->largest ? bytes : tuning->largest;
+	tuning->open -= known;
+	tuning->ended += known;
+	tuning->largest = known > tuning->largest ? known : tuning->largest;
 	tuning->in_flight--;
-	/* Of what was in flight when it began a part may have gone before: the less the longer it
-	 * is. */
-	whole = tuning->ended > 0 && tuning->ended >= tuning->span;
 	if (tuning->in_flight == 0 && tuning->together == 1) {
-		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, bytes,
+		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, known,
 			tuning->exchanged, now_ns - tuning->began_ns, now_ns);
 	}
-	if (whole || (tuning->in_flight == 0 && !tuning->amid)) {
+	/* Of what was in flight when it began a part had gone before: as much as has gone now of
+	 * what is in flight, or else it says nothing. */
+	whole = tuning->in_flight ? tuning->ended >= tuning->span : !tuning->amid;
+	if (whole && tuning->ended) {
 		take_span(tuning, now_ns);
 		begin_span(tuning, now_ns);
 	}

@@ -242,6 +242,44 @@ static void operations_that_always_overlap_are_judged(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* What ends when nothing is in flight any more, soon after a span began amid others, had begun
+ * before. */
+static void the_rest_of_what_overlapped_says_nothing(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 1);
+	smd_tuning_begin(&tuning, BYTES, now);
+	smd_tuning_begin(&tuning, BYTES, now);
+	smd_tuning_end(&tuning, BYTES, now += 10 * MS);
+	smd_tuning_begin(&tuning, BYTES, now);
+	smd_tuning_end(&tuning, BYTES, now += 10 * MS);
+	smd_tuning_end(&tuning, BYTES, now += 2000);
+	for (unsigned i = 0; i < SMD_RATE_TRIAL_SIZES; i++) {
+		assert_true(tuning.trial.now[i] == 0 || tuning.trial.now[i] > 1);
+	}
+	smd_tuning_destroy(&tuning);
+}
+
+/* Nothing crosses of it. */
+static void a_barrier_is_not_what_the_program_does(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	run(&tuning, &now, 10);
+	for (unsigned i = 0; i < 100; i++) {
+		smd_tuning_begin(&tuning, 0, now);
+		smd_tuning_end(&tuning, 0, now += MS);
+	}
+	assert_int_equal(tuning.usual, BYTES);
+	smd_tuning_destroy(&tuning);
+}
+
 /* Of operations that were in flight when all of this began anew nothing is known. */
 static void spans_begin_with_what_is_known(void **state)
 {
@@ -618,6 +656,8 @@ int main(void)
 		cmocka_unit_test(a_small_operation_is_not_what_the_program_does),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
 		cmocka_unit_test(operations_that_always_overlap_are_judged),
+		cmocka_unit_test(the_rest_of_what_overlapped_says_nothing),
+		cmocka_unit_test(a_barrier_is_not_what_the_program_does),
 		cmocka_unit_test(spans_begin_with_what_is_known),
 		cmocka_unit_test(a_large_operation_does_not_stay_the_measure),
 		cmocka_unit_test(a_trial_waits_for_operations_that_count),
