@@ -14,6 +14,7 @@
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
+#define SHORT_US     250u /* on the links: what else an operation costs is more than its bytes */
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
@@ -204,6 +205,15 @@ static void find_span(struct smd_tuning *tuning)
 	}
 }
 
+/* By rates that were found: then servers, which all links bring bytes to at once, are as fast as
+ * these are, and who sums for the others is not. */
+static bool is_for_servers(const struct smd_tuning *tuning, uint64_t bytes)
+{
+	double us = 8.0 * tuning->rate.nranks * (double)bytes / smd_tuning_sum_weights(tuning);
+
+	return tuning->rate.links_decide && !tuning->exchange.always && us > SHORT_US;
+}
+
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
 	uint64_t known = bytes < tuning->open ? bytes : tuning->open;
@@ -214,7 +224,8 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 	tuning->ended += known;
 	tuning->largest = known > tuning->largest ? known : tuning->largest;
 	tuning->in_flight--;
-	if (tuning->in_flight == 0 && tuning->together == 1) {
+	if (tuning->in_flight == 0 && tuning->together == 1 &&
+		(tuning->exchanged || !is_for_servers(tuning, known))) {
 		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, known,
 			tuning->exchanged, now_ns - tuning->began_ns, now_ns);
 	}

@@ -646,6 +646,25 @@ static void operations_alone_say_who_should_do_them(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* All links bring servers their bytes at once. Who sums for the others is slower, and need not be
+ * tried. */
+static void where_links_decide_servers_do_what_takes_long(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	tuning.met = true;
+	tuning.rate.links_decide = true;
+	assert_false(exchange_is_wanted(&tuning, &now, 1));
+	assert_false(smd_exchange_choice_is_due(&tuning.exchange, now));
+	tuning.rate.links_decide = false;
+	assert_true(exchange_is_wanted(&tuning, &now, 1));
+	smd_tuning_destroy(&tuning);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -670,6 +689,7 @@ int main(void)
 		cmocka_unit_test(spare_servers_are_tried_with_what_they_declare),
 		cmocka_unit_test(what_they_declare_is_to_what_the_others_have),
 		cmocka_unit_test(operations_alone_say_who_should_do_them),
+		cmocka_unit_test(where_links_decide_servers_do_what_takes_long),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
