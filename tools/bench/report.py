@@ -79,8 +79,8 @@ def table(found):
     yield from cost_lines(found)
     own = found["systems"].get("summand", {})
     for name, what in (("summand-told", "by defaults to that of servers that are told their rate"), ("summand-tls", "over TLS to that without"),
-                       ("summand-bf16", "as bfloat16 to that in four bytes an element"),
-                       ("summand-fp16", "as float16 to that in four")):
+                       ("summand-bf16", "as bf16 to that in four"),
+                       ("summand-fp16", "as fp16 to that in four")):
         other = found["systems"].get(name, {})
         first, second = (other, own) if name == "summand-told" else (own, other)
         if own and other:   # of all operations: where a shaper saves tokens, most of the short ones are fast and others pay for them
