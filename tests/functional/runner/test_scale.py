@@ -103,9 +103,11 @@ class ScaleTest(ServersBase):
             return text
 
         def listed():
-            """On hosts the list is in the folder of each agent, where the replica reads its first line."""
+            """On hosts the list is in the folder of each agent, where the replica reads its first line. Its log comes a moment after it."""
             if not OVER_HOSTS:
                 return self.read(run, "servers")
+            if not os.path.exists(os.path.join(run.job_dir, "logs/workerpool0-0.log")):
+                return ""
             return self.read(run, "logs/workerpool0-0.log").rpartition("\n")[0].rpartition("\n")[2] + "\n"
 
         ever_there = 2
