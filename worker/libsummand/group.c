@@ -78,6 +78,7 @@ static void comm_begin(struct smd_request *operation)
 		return;
 	}
 	if (smd_group_lay(operation)) {
+		/* Servers have nothing of an exchange, or have taken it over already. */
 		if (operation->pieces && !operation->repaired) {
 			smd_exchanges_go(comm);
 		} else {

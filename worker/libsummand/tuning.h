@@ -89,8 +89,7 @@ struct smd_tuning {
 	uint64_t skipped;  /* and so many, both ways, were zeros and did not cross */
 	bool exchanged;    /* ranks did some of these among themselves */
 	uint64_t usual;    /* bytes of an operation, of late: small ones bring it down slowly */
-	uint64_t
-		bounded; /* by what it was found which chunks would differ; 0: not for this table */
+	uint64_t bounded;  /* by what chunks that would differ were found; 0: they were not */
 };
 
 /* Of a table of these shards and that scale, for so many ranks. 0 or -ENOMEM. */
