@@ -12,6 +12,7 @@
 #define FASTER        0.97
 #define LOST          1.3 /* so much longer, each of the first times: */
 #define LOST_TIMES    3u
+#define MISSED_MOST   64u /* in a row, then the program does something else now */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define DOUBT_NS      (2 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
@@ -107,6 +108,7 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes
 		return choice->always;
 	}
 	if (on_trial && exchanged && size == choice->size) {
+		choice->missed = 0;
 		times_took(&choice->trial, bytes, ns);
 	} else if (!on_trial && exchanged && choice->doubt_ns == 0) { /* of a table before */
 		choice->doubt_ns =
@@ -119,6 +121,21 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes
 		choice->size = size;
 	}
 	return true;
+}
+
+bool smd_exchange_choice_missed(struct smd_exchange_choice *choice)
+{
+	if (smd_exchange_choice_is_on_trial(choice)) {
+		choice->missed++;
+	}
+	return choice->missed >= MISSED_MOST;
+}
+
+double smd_exchange_choice_served_ns(const struct smd_exchange_choice *choice)
+{
+	const struct smd_exchange_times *times = &choice->servers[choice->size];
+
+	return times_are_enough(times) ? times_median(times) * bytes_of(choice->size) : 0;
 }
 
 bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64_t now_ns)
@@ -150,7 +167,7 @@ static bool trial_has_lost(const struct smd_exchange_choice *choice)
 /* Whether the trial is over, and lost. */
 static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 {
-	bool lost = trial_has_lost(choice);
+	bool lost = trial_has_lost(choice) || choice->missed >= MISSED_MOST;
 
 	if (!lost && !times_are_enough(&choice->trial)) {
 		return false;
@@ -203,6 +220,15 @@ void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
 		times_forget(&choice->servers[choice->size]);
 	}
 	times_forget(&choice->trial);
+	choice->missed = 0;
+}
+
+void smd_exchange_choice_settle(struct smd_exchange_choice *choice, uint32_t bytes)
+{
+	choice->settled = bytes;
+	choice->limit = bytes;
+	choice->doubts = false;
+	choice->missed = 0;
 }
 
 void smd_exchange_choice_forget(struct smd_exchange_choice *choice)

@@ -5,7 +5,8 @@
  * Of operations that were in flight alone it keeps times by their *size*, a power of two of bytes:
  * first by servers, then, when ranks have met, of one size on trial as exchanges. What wins is kept
  * for that size and all smaller ones, until it is doubted, later each time: then servers do that
- * size again, and it is tried anew. What does not win is tried again later each time, too.
+ * size again, and it is tried anew. What does not win is tried again later each time, too; nor does
+ * a trial win that gets no operations any more.
  *
  * One thread uses it: the owner of the progress engine. Times are smd_clock_ns().
  */
@@ -36,6 +37,7 @@ struct smd_exchange_choice {
 	uint32_t limit;   /* are now: else a trial is on; */
 	uint32_t wanted;  /* and shall be from the next table on */
 	unsigned size;    /* on trial, or to be */
+	unsigned missed;  /* operations since the last one that the trial could count */
 	bool doubts;      /* whether it is still faster */
 	uint64_t doubt_ns;       /* that begins then, */
 	uint64_t doubt_pause_ns; /* and so long after the next trial that is won */
@@ -60,6 +62,14 @@ static inline bool smd_exchange_choice_is_on_trial(const struct smd_exchange_cho
 {
 	return choice->limit != choice->settled;
 }
+
+/* An operation has ended of which a trial learns nothing: others were in flight, or it has another
+ * size. Whether that ends the trial. */
+bool smd_exchange_choice_missed(struct smd_exchange_choice *choice);
+
+/* What operations of the size on trial, or to be, take by servers; 0: too few are known. */
+double smd_exchange_choice_served_ns(const struct smd_exchange_choice *choice);
+
 /* A trial may begin: ranks should have met. */
 bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64_t now_ns);
 
@@ -68,6 +78,9 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 
 /* The limit that was wanted is in use from now on. */
 void smd_exchange_choice_applied(struct smd_exchange_choice *choice);
+
+/* So many bytes are settled without a trial, from the next table on. */
+void smd_exchange_choice_settle(struct smd_exchange_choice *choice, uint32_t bytes);
 
 /* Something else has changed: times begin again. */
 void smd_exchange_choice_forget(struct smd_exchange_choice *choice);

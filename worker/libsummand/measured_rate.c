@@ -9,7 +9,6 @@
 #include "reduction_server/base/clock.h"
 #include "worker/libsummand/backoff.h"
 
-#define SLICE_NS     5000000u   /* shorter ones are mostly latency, or a burst */
 #define SLICE_BYTES  16384u     /* of fewer, 5 ms are mostly a wait for a processor */
 #define SLICES_LEAST 5u         /* of each shard that counts, */
 #define SPENT_NS     100000000u /* and in so much time of the one that has most to do */
@@ -57,7 +56,7 @@ void smd_measured_rate_slice(
 	struct smd_measured_rate_shard *one = &rate->shards[shard];
 	double cost;
 
-	if (bytes < SLICE_BYTES || ns < SLICE_NS) {
+	if (bytes < SLICE_BYTES || ns < SMD_MEASURED_RATE_SLICE_NS) {
 		return;
 	}
 	cost = (double)ns / (double)bytes;
@@ -95,25 +94,34 @@ static bool is_known(const struct smd_measured_rate_shard *one)
 	return one->slices >= SLICES_LEAST;
 }
 
-bool smd_measured_rate_is_due(
-	const struct smd_measured_rate *rate, const uint32_t *weights, uint64_t now_ns)
+/* The time of slices of the shard that has most to do; 0: of some shard too few are known. */
+static uint64_t find_spent(const struct smd_measured_rate *rate, const uint32_t *weights)
 {
 	uint64_t sum = sum_up(weights, rate->nshards);
 	uint64_t spent = 0;
 
-	if (now_ns < rate->next_ns) {
-		return false;
-	}
 	for (unsigned s = 0; s < rate->nshards; s++) {
 		if (!counts(rate, weights[s], sum)) {
 			continue;
 		}
 		if (!is_known(&rate->shards[s])) {
-			return false;
+			return 0;
 		}
 		spent = rate->shards[s].ns > spent ? rate->shards[s].ns : spent;
 	}
-	return spent >= SPENT_NS;
+	return spent;
+}
+
+bool smd_measured_rate_is_due(
+	const struct smd_measured_rate *rate, const uint32_t *weights, uint64_t now_ns)
+{
+	return now_ns >= rate->next_ns && find_spent(rate, weights) >= SPENT_NS;
+}
+
+bool smd_measured_rate_is_near(
+	const struct smd_measured_rate *rate, const uint32_t *weights, uint64_t now_ns)
+{
+	return now_ns >= rate->next_ns && find_spent(rate, weights) > 0;
 }
 
 /* Of all the time for which this was looked at. */

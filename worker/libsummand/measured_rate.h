@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define SMD_MEASURED_RATE_SLICE_NS 5000000u /* shorter ones are mostly latency, or a burst */
+
 struct smd_measured_rate_shard {
 	double least;        /* ns that a byte took, */
 	double second;       /* the next after that, */
@@ -53,6 +55,10 @@ void smd_measured_rate_slice(
 /* Whether there is enough for the next two. `weights` are those in use, of each shard, in Mbit/s.
  */
 bool smd_measured_rate_is_due(
+	const struct smd_measured_rate *rate, const uint32_t *weights, uint64_t now_ns);
+
+/* Whether there will be soon: it takes some more slices of shards that have shown several. */
+bool smd_measured_rate_is_near(
 	const struct smd_measured_rate *rate, const uint32_t *weights, uint64_t now_ns);
 
 /* What the shard carries at least, in Mbit/s; 0: it has had too little to do. */

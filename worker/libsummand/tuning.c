@@ -174,8 +174,9 @@ void smd_tuning_exchanged(struct smd_tuning *tuning)
 
 uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning)
 {
-	return tuning->cause == SMD_TUNING_EXCHANGES ? tuning->exchange.wanted
-						     : tuning->exchange.limit;
+	return tuning->cause == SMD_TUNING_EXCHANGES || tuning->cause == SMD_TUNING_RATES
+		       ? tuning->exchange.wanted
+		       : tuning->exchange.limit;
 }
 
 static void take_span(struct smd_tuning *tuning, uint64_t now_ns)
@@ -205,18 +206,35 @@ static void find_span(struct smd_tuning *tuning)
 	}
 }
 
-/* By rates that were found: then servers, which all links bring bytes to at once, are as fast as
- * these are, and who sums for the others is not. */
-static bool is_for_servers(const struct smd_tuning *tuning, uint64_t bytes)
+/* By rates that were found, which add up to so many Mbit/s: then servers, which all links bring
+ * bytes to at once, are as fast as these are, and who sums for the others is not. */
+static bool is_for_servers(const struct smd_tuning *tuning, uint64_t bytes, double mbps)
 {
-	double us = 8.0 * tuning->rate.nranks * (double)bytes / smd_tuning_sum_weights(tuning);
+	double us = 8.0 * tuning->rate.nranks * (double)bytes / mbps;
 
 	return tuning->rate.links_decide && !tuning->exchange.always && us > SHORT_US;
+}
+
+/* What ranks shall do among themselves with the rates that are asked for: a trial that is on
+ * compares with what is no more, and what has won may be for servers now. */
+static uint32_t settle_exchanges(const struct smd_tuning *tuning)
+{
+	uint32_t bytes = tuning->exchange.settled;
+	double mbps = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		mbps += tuning->weights[s];
+	}
+	while (!tuning->back && bytes && is_for_servers(tuning, bytes, mbps)) {
+		bytes /= 2;
+	}
+	return bytes;
 }
 
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
 	uint64_t known = bytes < tuning->open ? bytes : tuning->open;
+	bool alone = tuning->in_flight == 1 && tuning->together == 1;
 	bool whole;
 
 	find_span(tuning);
@@ -224,8 +242,9 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 	tuning->ended += known;
 	tuning->largest = known > tuning->largest ? known : tuning->largest;
 	tuning->in_flight--;
-	if (tuning->in_flight == 0 && tuning->together == 1 &&
-		(tuning->exchanged || !is_for_servers(tuning, known))) {
+	tuning->fresh |= smd_exchange_choice_missed(&tuning->exchange);
+	if (alone && (tuning->exchanged ||
+			     !is_for_servers(tuning, known, smd_tuning_sum_weights(tuning)))) {
 		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, known,
 			tuning->exchanged, now_ns - tuning->began_ns, now_ns);
 	}
@@ -335,16 +354,28 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return true;
 }
 
+/* Rates will be known soon, and chunks of others are what the present times are of. */
+static bool rates_are_coming(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	list_places(tuning);
+	return smd_exchange_choice_served_ns(&tuning->exchange) >= SMD_MEASURED_RATE_SLICE_NS &&
+	       smd_measured_rate_is_near(&tuning->rate, tuning->weights, now_ns);
+}
+
+/* What ranks do among themselves now says nothing of servers, so these trials wait for nothing else,
+ * and nothing else begins beside them. */
+static bool exchanges_go_on(const struct smd_tuning *tuning)
+{
+	return !tuning->exchange.possible || tuning->exchange.doubts ||
+	       smd_exchange_choice_is_on_trial(&tuning->exchange);
+}
+
 /* Where the present times are of other shards or chunks on trial, they say nothing of exchanges. */
 static bool exchanges_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (!tuning->exchange.possible) {
-		return smd_exchange_choice_want(&tuning->exchange, now_ns);
-	}
-	return tuning->met &&
-	       (smd_exchange_choice_is_on_trial(&tuning->exchange) ||
-		       (!smd_chunk_search_is_on_trial(&tuning->search) &&
-			       !smd_shard_choice_is_on_trial(&tuning->choice))) &&
+	return tuning->met && !smd_chunk_search_is_on_trial(&tuning->search) &&
+	       !smd_shard_choice_is_on_trial(&tuning->choice) &&
+	       !rates_are_coming(tuning, now_ns) &&
 	       smd_exchange_choice_want(&tuning->exchange, now_ns);
 }
 
@@ -411,16 +442,24 @@ static bool weights_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return wants;
 }
 
-/* What is wanted first: chunks are cut by rates, so these come before all else. */
+/* What is wanted first: chunks are cut by rates, so these come before all else of servers. */
 static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	enum smd_rate_verdict verdict = smd_rate_trial_judge(&tuning->trial, now_ns);
 
 	tuning->cause = SMD_TUNING_RATES;
 	tuning->back = verdict == SMD_RATE_LOST;
-	if (tuning->back || verdict == SMD_RATE_OPEN) {
-		return tuning->back;
+	if (tuning->back) {
+		return true;
 	}
+	tuning->cause = SMD_TUNING_EXCHANGES;
+	if (exchanges_go_on(tuning) && smd_exchange_choice_want(&tuning->exchange, now_ns)) {
+		return true;
+	}
+	if (smd_exchange_choice_is_on_trial(&tuning->exchange) || verdict == SMD_RATE_OPEN) {
+		return false;
+	}
+	tuning->cause = SMD_TUNING_RATES;
 	if (!smd_shard_choice_is_on_trial(&tuning->choice) &&
 		!smd_server_choice_is_on_trial(&tuning->servers) && rates_want(tuning, now_ns)) {
 		return true;
@@ -460,6 +499,9 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 		return false;
 	}
 	smd_tuning_make_table(tuning);
+	if (tuning->cause == SMD_TUNING_RATES) {
+		tuning->exchange.wanted = settle_exchanges(tuning);
+	}
 	return true;
 }
 
@@ -513,6 +555,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 	memset(tuning->rests, 0, tuning->nshards * sizeof(*tuning->rests));
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES:
+		smd_exchange_choice_settle(&tuning->exchange, tuning->exchange.wanted);
 		apply_rates(tuning, now_ns);
 		break;
 	case SMD_TUNING_WEIGHTS:

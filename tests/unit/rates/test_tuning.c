@@ -665,6 +665,111 @@ static void where_links_decide_servers_do_what_takes_long(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* By servers until a trial is on, which ranks have met for. */
+static void begin_exchange_trial(struct smd_tuning *tuning, uint64_t *now)
+{
+	start(tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning->exchange, true, false, 0);
+	tuning->met = true;
+	assert_true(exchange_is_wanted(tuning, now, 1));
+	smd_tuning_applied(tuning, *now);
+	assert_true(smd_exchange_choice_is_on_trial(&tuning->exchange));
+}
+
+/* Five slices of each shard, all of 40 ms: 1.7 Gbit/s together, where 20 are believed. */
+static void slices_of_a_slow_link(struct smd_tuning *tuning)
+{
+	const unsigned ms[] = {40, 40};
+
+	for (unsigned i = 0; i < 5; i++) {
+		slices(tuning, 16, ms);
+	}
+}
+
+/* What exchanges are compared with were operations in chunks of another rate. On a link of 1 Gbit/s
+ * that declared 10 a trial went on beside the rate's, which waited for operations by servers: none
+ * came, so for a minute nobody said that exchanges were slower by a half. */
+static void rates_end_exchanges_that_are_slower(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	bool wanted = false;
+
+	(void)state;
+	begin_exchange_trial(&tuning, &now);
+	smd_exchange_choice_settle(&tuning.exchange, BYTES);
+	slices_of_a_slow_link(&tuning);
+	for (unsigned i = 0; i < 20 && !wanted; i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+		now += MS;
+		smd_tuning_exchanged(&tuning);
+		smd_tuning_end(&tuning, BYTES, now);
+		wanted = smd_tuning_want(&tuning, now);
+	}
+	assert_true(wanted);
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 8 << 10); /* 0.25 ms of 1.7 Gbit/s */
+	smd_tuning_applied(&tuning, now);
+	assert_int_equal(tuning.exchange.limit, 8 << 10);
+	assert_false(smd_exchange_choice_is_on_trial(&tuning.exchange));
+	smd_tuning_destroy(&tuning);
+}
+
+/* Operations that take long show what links carry before a trial could say something right. */
+static void exchanges_wait_for_rates_that_are_coming(void **state)
+{
+	const unsigned ms[] = {12, 12};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 30000, 30000, 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	tuning.met = true;
+	for (unsigned i = 0; i < 30 && !smd_tuning_want(&tuning, now); i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+		now += (uint64_t)ms[0] * MS;
+		slices(&tuning, 1, ms);
+		smd_tuning_end(&tuning, BYTES, now);
+	}
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 0);
+	smd_tuning_destroy(&tuning);
+}
+
+/* A program that does something else leaves nothing on trial, and nothing waits for that. */
+static void a_trial_without_operations_ends(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	begin_exchange_trial(&tuning, &now);
+	assert_true(exchange_is_wanted(&tuning, &now, 2));
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 0);
+	smd_tuning_applied(&tuning, now);
+	assert_false(smd_exchange_choice_is_on_trial(&tuning.exchange));
+	smd_tuning_destroy(&tuning);
+}
+
+/* Or else the trial of chunks would wait for operations by servers, and these for it. */
+static void what_was_won_is_doubted_beside_other_trials(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	begin_exchange_trial(&tuning, &now);
+	tuning.exchange.settled = tuning.exchange.limit;
+	tuning.exchange.doubt_ns = now + 1;
+	tuning.search.wanted = 1;
+	smd_chunk_search_applied(&tuning.search);
+	assert_true(smd_chunk_search_is_on_trial(&tuning.search));
+	assert_true(exchange_is_wanted(&tuning, &now, 1));
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), BYTES / 2);
+	smd_tuning_destroy(&tuning);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -690,6 +795,10 @@ int main(void)
 		cmocka_unit_test(what_they_declare_is_to_what_the_others_have),
 		cmocka_unit_test(operations_alone_say_who_should_do_them),
 		cmocka_unit_test(where_links_decide_servers_do_what_takes_long),
+		cmocka_unit_test(rates_end_exchanges_that_are_slower),
+		cmocka_unit_test(exchanges_wait_for_rates_that_are_coming),
+		cmocka_unit_test(a_trial_without_operations_ends),
+		cmocka_unit_test(what_was_won_is_doubted_beside_other_trials),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
