@@ -135,15 +135,17 @@ static double percentile(double *times, int n, int percent)
 	return times[percent == 50 ? n / 2 : (n - 1) * percent / 100];
 }
 
-static int affordable(double us, double budget_s)
+/* So many, or what the budget affords when these are 0. */
+static int affordable(int operations, double us, double budget_s)
 {
-	double iters = budget_s * 1e6 / us;
+	double iters = operations ? operations : budget_s * 1e6 / us;
 
 	return iters < ITERS_MIN ? ITERS_MIN : iters > ITERS_MAX ? ITERS_MAX : (int)iters;
 }
 
 /* 0, or 1 when larger sizes are not worth trying. */
-static int run_size(struct driver *driver, size_t bytes, int warmups, double limit, double budget_s)
+static int run_size(struct driver *driver, size_t bytes, int warmups, int operations, double limit,
+	double budget_s)
 {
 	static double times[ITERS_MAX];
 	size_t count = bytes / sizeof(float);
@@ -161,7 +163,7 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, double lim
 	driver->begin(driver, data, count);
 	wrong = operate(driver, data, count, warmups, times, &cpu);
 	us = driver->max(driver, percentile(times, warmups, 50));
-	iters = affordable(us, budget_s);
+	iters = affordable(operations, us, budget_s);
 	if (us <= limit) {
 		wrong += operate(driver, data, count, iters, times, &cpu);
 		us = driver->max(driver, percentile(times, iters, 50));
@@ -185,11 +187,12 @@ void driver_run(struct driver *driver, const char *plan, double budget_s)
 {
 	size_t bytes;
 	int warmups;
+	int operations;
 	int used;
 	double limit;
 
-	while (sscanf(plan, "%zu:%d:%lf%n", &bytes, &warmups, &limit, &used) == 3) {
-		if (run_size(driver, bytes, warmups, limit, budget_s)) {
+	while (sscanf(plan, "%zu:%d:%d:%lf%n", &bytes, &warmups, &operations, &limit, &used) == 4) {
+		if (run_size(driver, bytes, warmups, operations, limit, budget_s)) {
 			break;
 		}
 		plan += used;

@@ -16,6 +16,7 @@ SCRATCH = "/run/scratch"
 SERVER_PORT = 2222
 PLAIN_PORT = 2223
 PATIENCE_S = 120
+FIRST_WARMUPS = 5       # of a program that begins, as summand-perf has it by default
 LARGE = 16 << 20        # from here one warm-up is enough, the smaller sizes before have done the rest
 MPI_ALGORITHMS = {4: "ring", 3: "recursive_doubling", 6: "rabenseifner", 5: "segmented_ring",
                   1: "basic_linear", 2: "nonoverlapping"}
@@ -148,6 +149,8 @@ class Summand:
         warmup = 2 if size >= LARGE else 10
         us = size / self.setup.expected * 1e6 + 200
         iters = int(max(5, min(2000, self.setup.budget_s * 1e6 / us)))
+        if self.setup.first:
+            warmup, iters = FIRST_WARMUPS, self.setup.first
         words = [self.setup.perf, "allreduce", "--group=bench", f"--sizes={size}", f"--iters={iters}", f"--warmup={warmup}", "--json"]
         before = [watch.process_s(server.pid) for server in self.servers]
         out = self.run_ranks(words, f"summand-perf, {size} bytes", PATIENCE_S + 20 * us * iters / 1e6)
@@ -213,7 +216,7 @@ class Peer:
             plan = self.plan(sizes, best)
             try:
                 rows, share = watch.undisturbed(
-                    lambda: self.read_rows(self.run_variant(variant, plan), variant), self.setup.tries,
+                    lambda: self.read_rows(self.run_plans(variant, plan), variant), self.setup.tries,
                     lambda text: say(f"{self.name} {variant}: {text}"))
             except Failed as error:
                 notes.append(str(error))
@@ -229,11 +232,16 @@ class Peer:
             raise Failed(f"{self.name}: must measure {len(sizes)} sizes, got {len(best)}: {'; '.join(notes)}")
         return best
 
+    def run_plans(self, variant, plan):
+        """Programs that have just begun have done no other size before."""
+        return "\n".join(self.run_variant(variant, one) for one in (plan.split(",") if self.setup.first else [plan]))
+
     def plan(self, sizes, best):
         """What the driver is to do: a variant that is much slower than the best so far is not measured, as
         short runs differ more from each other for small sizes than for large ones."""
-        return ",".join("{}:{}:{:.0f}".format(
-            size, 1 if size >= LARGE else 3 if size >= 1 << 20 else 20,
+        warmups = FIRST_WARMUPS if self.setup.first else None
+        return ",".join("{}:{}:{}:{:.0f}".format(
+            size, warmups or (1 if size >= LARGE else 3 if size >= 1 << 20 else 20), self.setup.first,
             best[size]["us"] * (1.2 if size >= LARGE else 2) if size in best else 1e12) for size in sizes)
 
     def read_rows(self, out, variant):

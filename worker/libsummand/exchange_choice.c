@@ -12,7 +12,10 @@
 #define FASTER        0.97
 #define LOST          1.3 /* so much longer, each of the first times: */
 #define LOST_TIMES    3u
-#define MISSED_MOST   64u /* in a row, then the program does something else now */
+#define MISSED_MOST   64u /* in a row, and for so long: the program does something else now */
+#define MISSED_NS     SMD_SECOND_NS
+#define FIRST_TIMES   3u /* by servers, for the first trial of a size: most programs would wait for more, */
+#define FIRST_NS      (2 * SMD_SECOND_NS) /* and what that has refused is tried again soon */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define DOUBT_NS      (2 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
@@ -61,19 +64,22 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Of as many as a verdict is on. */
+/* Of as many as a verdict is on, or fewer; at least one. */
 static double times_median(const struct smd_exchange_times *times)
 {
 	double sorted[SMD_EXCHANGE_TIMES];
+	unsigned n = times->count < SMD_EXCHANGE_TIMES ? times->count : SMD_EXCHANGE_TIMES;
 
-	memcpy(sorted, times->each, sizeof(sorted));
-	qsort(sorted, SMD_EXCHANGE_TIMES, sizeof(sorted[0]), compare);
-	return (sorted[(SMD_EXCHANGE_TIMES - 1) / 2] + sorted[SMD_EXCHANGE_TIMES / 2]) / 2;
+	memcpy(sorted, times->each, n * sizeof(sorted[0]));
+	qsort(sorted, n, sizeof(sorted[0]), compare);
+	return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
 }
 
-static bool times_are_enough(const struct smd_exchange_times *times)
+/* By servers, of the size that is on trial or shall be. */
+static bool times_are_enough(const struct smd_exchange_choice *choice)
 {
-	return times->count >= SMD_EXCHANGE_TIMES;
+	return choice->servers[choice->size].count >=
+	       (choice->tried[choice->size] ? SMD_EXCHANGE_TIMES : FIRST_TIMES);
 }
 
 void smd_exchange_choice_stop(struct smd_exchange_choice *choice)
@@ -123,19 +129,31 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes
 	return true;
 }
 
-bool smd_exchange_choice_missed(struct smd_exchange_choice *choice)
+static bool gets_no_operations(const struct smd_exchange_choice *choice, uint64_t now_ns)
 {
-	if (smd_exchange_choice_is_on_trial(choice)) {
-		choice->missed++;
+	return choice->missed >= MISSED_MOST && now_ns - choice->missed_ns >= MISSED_NS;
+}
+
+bool smd_exchange_choice_missed(struct smd_exchange_choice *choice, uint64_t now_ns)
+{
+	if (smd_exchange_choice_is_on_trial(choice) && choice->missed++ == 0) {
+		choice->missed_ns = now_ns;
 	}
-	return choice->missed >= MISSED_MOST;
+	return gets_no_operations(choice, now_ns);
 }
 
 double smd_exchange_choice_served_ns(const struct smd_exchange_choice *choice)
 {
 	const struct smd_exchange_times *times = &choice->servers[choice->size];
 
-	return times_are_enough(times) ? times_median(times) * bytes_of(choice->size) : 0;
+	return times->count ? times_median(times) * bytes_of(choice->size) : 0;
+}
+
+bool smd_exchange_choice_is_near(const struct smd_exchange_choice *choice, uint64_t now_ns)
+{
+	return choice->possible && !smd_exchange_choice_is_on_trial(choice) &&
+	       choice->servers[choice->size].count > 0 &&
+	       bytes_of(choice->size) > choice->settled && now_ns >= choice->next_ns[choice->size];
 }
 
 bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64_t now_ns)
@@ -143,9 +161,7 @@ bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64
 	if (choice->always) {
 		return choice->seen && choice->settled == 0;
 	}
-	return choice->possible && !smd_exchange_choice_is_on_trial(choice) &&
-	       times_are_enough(&choice->servers[choice->size]) &&
-	       bytes_of(choice->size) > choice->settled && now_ns >= choice->next_ns[choice->size];
+	return smd_exchange_choice_is_near(choice, now_ns) && times_are_enough(choice);
 }
 
 static bool trial_has_lost(const struct smd_exchange_choice *choice)
@@ -167,11 +183,13 @@ static bool trial_has_lost(const struct smd_exchange_choice *choice)
 /* Whether the trial is over, and lost. */
 static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 {
-	bool lost = trial_has_lost(choice) || choice->missed >= MISSED_MOST;
+	bool lost = trial_has_lost(choice) || gets_no_operations(choice, now_ns);
+	bool tried = choice->tried[choice->size];
 
-	if (!lost && !times_are_enough(&choice->trial)) {
+	if (!lost && choice->trial.count < SMD_EXCHANGE_TIMES) {
 		return false;
 	}
+	choice->tried[choice->size] = true;
 	if (!lost && times_median(&choice->trial) <=
 			     FASTER * times_median(&choice->servers[choice->size])) {
 		choice->settled = choice->limit;
@@ -180,7 +198,9 @@ static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 		return false;
 	}
 	choice->next_ns[choice->size] =
-		now_ns + smd_backoff_next(&choice->pause_ns[choice->size], PAUSE_MOST_NS);
+		now_ns + (tried ? smd_backoff_next(&choice->pause_ns[choice->size], PAUSE_MOST_NS)
+				: FIRST_NS);
+	times_forget(&choice->servers[choice->size]);
 	choice->wanted = choice->settled;
 	return true;
 }

@@ -17,7 +17,7 @@
 #include <stdint.h>
 
 #define SMD_EXCHANGE_SIZES 23u /* up to 4 MiB; operations of size s have at most 2^s bytes */
-#define SMD_EXCHANGE_TIMES 6u  /* that a verdict is on */
+#define SMD_EXCHANGE_TIMES 6u  /* that a verdict is on, at most */
 
 struct smd_exchange_times {
 	double each[SMD_EXCHANGE_TIMES]; /* ns per byte, of operations that took long enough
@@ -37,12 +37,14 @@ struct smd_exchange_choice {
 	uint32_t limit;   /* are now: else a trial is on; */
 	uint32_t wanted;  /* and shall be from the next table on */
 	unsigned size;    /* on trial, or to be */
-	unsigned missed;  /* operations since the last one that the trial could count */
+	unsigned missed;  /* operations since the last one that the trial could count, */
+	uint64_t missed_ns; /* the first of them then */
 	bool doubts;      /* whether it is still faster */
 	uint64_t doubt_ns;       /* that begins then, */
 	uint64_t doubt_pause_ns; /* and so long after the next trial that is won */
 	struct smd_exchange_times trial;
 	struct smd_exchange_times servers[SMD_EXCHANGE_SIZES];
+	bool tried[SMD_EXCHANGE_SIZES];        /* before, with a verdict; */
 	uint64_t next_ns[SMD_EXCHANGE_SIZES];  /* no trial of the size before */
 	uint64_t pause_ns[SMD_EXCHANGE_SIZES]; /* after the next one of it that is lost */
 };
@@ -65,12 +67,13 @@ static inline bool smd_exchange_choice_is_on_trial(const struct smd_exchange_cho
 
 /* An operation has ended of which a trial learns nothing: others were in flight, or it has another
  * size. Whether that ends the trial. */
-bool smd_exchange_choice_missed(struct smd_exchange_choice *choice);
+bool smd_exchange_choice_missed(struct smd_exchange_choice *choice, uint64_t now_ns);
 
-/* What operations of the size on trial, or to be, take by servers; 0: too few are known. */
+/* What operations of the size on trial, or to be, take by servers; 0: nothing is known. */
 double smd_exchange_choice_served_ns(const struct smd_exchange_choice *choice);
 
-/* A trial may begin: ranks should have met. */
+/* A trial may begin soon; may begin: ranks should have met. */
+bool smd_exchange_choice_is_near(const struct smd_exchange_choice *choice, uint64_t now_ns);
 bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64_t now_ns);
 
 /* Whether another limit should be used: choice->wanted. Ranks have met. */

@@ -169,7 +169,7 @@ static void comm_bound_chunks(struct smd_comm *comm)
 static void comm_meet(struct smd_comm *comm)
 {
 	struct smd_tuning *tuning = comm->tuning;
-	bool due = smd_exchange_choice_is_due(&tuning->exchange, smd_clock_ns());
+	bool due = smd_tuning_should_meet(tuning, smd_clock_ns());
 
 	tuning->met = smd_meeting_is_ready(comm);
 	if (tuning->exchange.possible &&

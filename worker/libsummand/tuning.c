@@ -15,6 +15,7 @@
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
 #define SHORT_US     250u /* on the links: what else an operation costs is more than its bytes */
+#define MEET_NS      300000u /* of an operation: ranks meet while few of these are timed */
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
@@ -242,7 +243,7 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 	tuning->ended += known;
 	tuning->largest = known > tuning->largest ? known : tuning->largest;
 	tuning->in_flight--;
-	tuning->fresh |= smd_exchange_choice_missed(&tuning->exchange);
+	tuning->fresh |= smd_exchange_choice_missed(&tuning->exchange, now_ns);
 	if (alone && (tuning->exchanged ||
 			     !is_for_servers(tuning, known, smd_tuning_sum_weights(tuning)))) {
 		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, known,
@@ -360,6 +361,21 @@ static bool rates_are_coming(struct smd_tuning *tuning, uint64_t now_ns)
 	list_places(tuning);
 	return smd_exchange_choice_served_ns(&tuning->exchange) >= SMD_MEASURED_RATE_SLICE_NS &&
 	       smd_measured_rate_is_near(&tuning->rate, tuning->weights, now_ns);
+}
+
+/* Words take some operations to go round, so ranks meet before a trial could begin. But while short
+ * operations are timed there is time enough; and of long ones rates may show that there will be no
+ * trial. */
+bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	double ns = smd_exchange_choice_served_ns(&tuning->exchange);
+
+	if (ns >= MEET_NS && ns < SMD_MEASURED_RATE_SLICE_NS &&
+		smd_exchange_choice_is_near(&tuning->exchange, now_ns)) {
+		return true;
+	}
+	return smd_exchange_choice_is_due(&tuning->exchange, now_ns) &&
+	       !rates_are_coming(tuning, now_ns);
 }
 
 /* What ranks do among themselves now says nothing of servers, so these trials wait for nothing else,

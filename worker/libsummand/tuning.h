@@ -133,6 +133,9 @@ static inline bool smd_tuning_counts(uint64_t bytes, uint64_t skipped)
 void smd_tuning_slice(
 	struct smd_tuning *tuning, unsigned place, unsigned chunks, uint64_t bytes, uint64_t ns);
 
+/* Whether ranks should have met, because exchanges are to be tried. */
+bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns);
+
 /* Whether another table would be better: tuning->weights and tuning->scale. */
 bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);
 

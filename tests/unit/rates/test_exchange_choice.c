@@ -15,6 +15,8 @@
 
 #define NEVER (1000000 * SMD_SECOND_NS)
 
+#define FIRST 3 /* times by servers, for the first trial of a size */
+
 enum { SMALL = 4096, LARGE = 1 << 20, US = 1000, MS = 1000 * US };
 
 struct network {
@@ -78,7 +80,7 @@ static void what_is_faster_is_kept_for_good(void **state)
 {
 	(void)state;
 	start(true, false);
-	assert_int_equal(run_until_changed(&faster, SMALL), 2 + SMD_EXCHANGE_TIMES);
+	assert_int_equal(run_until_changed(&faster, SMALL), 2 + FIRST);
 	assert_true(smd_exchange_choice_is_on_trial(&choice));
 	assert_int_equal(choice.limit, SMALL);
 	assert_int_equal(choice.settled, 0);
@@ -154,11 +156,24 @@ static void what_was_lost_is_tried_after_longer_each_time(void **state)
 	(void)state;
 	start(true, false);
 	run_until_changed(&slower, SMALL);
+	run_until_changed(&slower, SMALL);
+	assert_in_range(pause_ns(), 2 * SMD_SECOND_NS, 3 * SMD_SECOND_NS);
 	for (unsigned i = 0; i < 9; i++) {
 		run_until_changed(&slower, SMALL);
 		assert_in_range(pause_ns(), seconds * SMD_SECOND_NS, (seconds + 1) * SMD_SECOND_NS);
 		seconds = seconds < 300 ? 2 * seconds : 600;
 	}
+}
+
+/* What few times have refused more of them may allow. */
+static void another_trial_has_more_times(void **state)
+{
+	(void)state;
+	start(true, false);
+	assert_int_equal(run_until_changed(&slower, SMALL), 2 + FIRST);
+	run_until_changed(&slower, SMALL);
+	now_ns += 2 * SMD_SECOND_NS;
+	assert_int_equal(run_until_changed(&slower, SMALL), 2 + SMD_EXCHANGE_TIMES);
 }
 
 /* Where it is faster by then it is kept. */
@@ -179,7 +194,7 @@ static void a_larger_size_is_tried_when_a_smaller_one_has_won(void **state)
 	start(true, false);
 	run_until_changed(&faster, SMALL);
 	assert_int_equal(run(&faster, SMALL, 20), 0);
-	assert_int_equal(run_until_changed(&faster, LARGE), 2 + SMD_EXCHANGE_TIMES);
+	assert_int_equal(run_until_changed(&faster, LARGE), 2 + FIRST);
 	assert_int_equal(choice.limit, LARGE);
 	assert_int_equal(choice.settled, SMALL);
 	/* Small ones stay exchanges, and say nothing of the trial. */
@@ -231,7 +246,7 @@ static void short_operations_make_one_time_together(void **state)
 
 	(void)state;
 	start(true, false);
-	assert_int_equal(run_until_changed(&shorter, SMALL), 2 + 10 * SMD_EXCHANGE_TIMES);
+	assert_int_equal(run_until_changed(&shorter, SMALL), 2 + 10 * FIRST);
 	assert_int_equal(run(&shorter, SMALL, 2 + 20 * SMD_EXCHANGE_TIMES - 1), 0);
 	assert_true(smd_exchange_choice_is_on_trial(&choice));
 	assert_int_equal(run(&shorter, SMALL, 1), 0);
@@ -243,9 +258,9 @@ static void times_are_forgotten(void **state)
 {
 	(void)state;
 	start(true, false);
-	assert_int_equal(run(&faster, SMALL, 1 + SMD_EXCHANGE_TIMES), 0);
+	assert_int_equal(run(&faster, SMALL, 1 + FIRST), 0);
 	smd_exchange_choice_forget(&choice);
-	assert_int_equal(run_until_changed(&faster, SMALL), 2 + SMD_EXCHANGE_TIMES);
+	assert_int_equal(run_until_changed(&faster, SMALL), 2 + FIRST);
 	/* In a trial those of its size stay, and its own begin again. */
 	assert_int_equal(run(&slower, SMALL, 4), 0);
 	smd_exchange_choice_forget(&choice);
@@ -355,6 +370,7 @@ int main(void)
 		cmocka_unit_test(what_is_much_slower_goes_back_with_the_third_time),
 		cmocka_unit_test(not_all_of_the_first_times_were_long),
 		cmocka_unit_test(what_was_lost_is_tried_after_longer_each_time),
+		cmocka_unit_test(another_trial_has_more_times),
 		cmocka_unit_test(another_time_it_may_win),
 		cmocka_unit_test(a_larger_size_is_tried_when_a_smaller_one_has_won),
 		cmocka_unit_test(what_has_won_holds_for_smaller_ones),
