@@ -101,19 +101,19 @@ static int run_once(const struct perf_run *run)
 }
 
 /* Iterations of the warm-up have numbers below 0. */
-static bool is_checked(const struct perf_settings *settings, int iteration)
+static bool is_checked(const struct perf_run *run, int iteration)
 {
-	return settings->each || iteration < 0 || iteration == settings->iters - 1;
+	return run->settings->each || iteration < 0 || iteration == run->iters - 1;
 }
 
 int perf_run_in_turn(struct perf_run *run)
 {
 	const struct perf_settings *settings = run->settings;
-	int last = settings->iters - 1;
+	int last = run->iters - 1;
 	int ret = 0;
 
 	prepare_all(run);
-	for (int i = -settings->warmup; ret == 0 && i <= last; i++) {
+	for (int i = -run->warmup; ret == 0 && i <= last; i++) {
 		double begin;
 
 		if (i == 0) {
@@ -122,7 +122,7 @@ int perf_run_in_turn(struct perf_run *run)
 		if (i == last) { /* which is prepared and checked */
 			perf_processor_end(&run->spent);
 		}
-		if (is_checked(settings, i)) {
+		if (is_checked(run, i)) {
 			prepare_all(run);
 		}
 		begin = smd_clock_seconds();
@@ -130,7 +130,7 @@ int perf_run_in_turn(struct perf_run *run)
 		if (i >= 0) {
 			run->times[i] = (smd_clock_seconds() - begin) * 1e6 / settings->inflight;
 		}
-		if (ret == 0 && is_checked(settings, i)) {
+		if (ret == 0 && is_checked(run, i)) {
 			check_all(run);
 		}
 	}
@@ -146,25 +146,24 @@ int perf_run_in_turn(struct perf_run *run)
  * that its checks take no time from what is measured, and two more after the last that is measured:
  * one so that this ends with as many in flight, and one that is checked.
  */
-static bool rolling_is_checked(const struct perf_settings *settings, int iteration)
+static bool rolling_is_checked(const struct perf_run *run, int iteration)
 {
-	return settings->each || iteration < -1 || iteration > settings->iters;
+	return run->settings->each || iteration < -1 || iteration > run->iters;
 }
 
 /* The oldest operation ends, and one of iteration `i` takes its place. */
 static int roll_one(struct perf_run *run, int i, int operation)
 {
-	const struct perf_settings *settings = run->settings;
-	bool ends = i >= -settings->warmup; /* not in the first round */
+	bool ends = i >= -run->warmup; /* not in the first round */
 	int ret = wait_one(run, operation);
 
-	if (ret == 0 && ends && rolling_is_checked(settings, i - 1)) {
+	if (ret == 0 && ends && rolling_is_checked(run, i - 1)) {
 		check_one(run, operation);
 	}
-	if (ret || i > settings->iters + 1) {
+	if (ret || i > run->iters + 1) {
 		return ret;
 	}
-	if (rolling_is_checked(settings, i)) {
+	if (rolling_is_checked(run, i)) {
 		prepare_one(run, operation);
 	}
 	return start_one(run, operation);
@@ -173,11 +172,11 @@ static int roll_one(struct perf_run *run, int i, int operation)
 int perf_run_rolling(struct perf_run *run)
 {
 	const struct perf_settings *settings = run->settings;
-	int n = settings->iters;
+	int n = run->iters;
 	int ret = 0;
 
 	prepare_all(run);
-	for (int i = -settings->warmup - 1; ret == 0 && i <= n + 2; i++) {
+	for (int i = -run->warmup - 1; ret == 0 && i <= n + 2; i++) {
 		double begin = smd_clock_seconds();
 
 		if (i == 1) {

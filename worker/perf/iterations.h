@@ -10,6 +10,8 @@
 struct perf_run {
 	const struct perf_settings *settings;
 	smd_comm **comms;
+	int iters;     /* that are measured, */
+	int warmup;    /* and before these */
 	size_t count;  /* elements of an operation */
 	void *input;   /* which is sent if not in place */
 	uint8_t *recv; /* one buffer for each operation in flight, */

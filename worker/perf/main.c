@@ -114,10 +114,14 @@ static int parse(int argc, char **argv, struct perf_settings *settings,
 		{"op", "OP", "sum (default), prod, max, min or avg", set_op, &settings->op},
 		{"zeros", "PERCENT", "so much of each input is zeros, in spans of 64K (default 0)",
 			smd_option_set_int, &settings->zeros},
-		{"iters", "N", "measured iterations of each size (default 20)", smd_option_set_int,
-			&settings->iters},
-		{"warmup", "N", "iterations before these (default 5)", smd_option_set_int,
-			&settings->warmup},
+		{"iters", "N",
+			"measured iterations of each size (default: 500 of\n"
+			"small ones, 20 of large ones)",
+			smd_option_set_int, &settings->iters},
+		{"warmup", "N",
+			"iterations before these (default: 5, or a fifth\n"
+			"where --iters is not given)",
+			smd_option_set_int, &settings->warmup},
 		{"inflight", "N", "operations at the same time (default 1)", smd_option_set_int,
 			&settings->inflight},
 		{"rolling", NULL, "when the oldest of these has ended the next begins",
@@ -193,7 +197,7 @@ static int check(struct perf_settings *settings, struct smd_error *error)
 				element, settings->sizes[i]);
 		}
 	}
-	if (settings->iters < 1) {
+	if (settings->iters < 1 && settings->iters != PERF_BY_SIZE) {
 		return smd_error_set(
 			error, EINVAL, "--iters: must be at least 1, got %d", settings->iters);
 	}
@@ -237,8 +241,8 @@ static int allreduce(int argc, char **argv)
 		.dtype = SMD_FLOAT32,
 		.wire = SMD_FLOAT32,
 		.op = SMD_SUM,
-		.iters = 20,
-		.warmup = 5,
+		.iters = PERF_BY_SIZE,
+		.warmup = PERF_BY_SIZE,
 		.inflight = 1,
 		.comms = 1,
 	};

@@ -7,6 +7,7 @@
 #ifndef SMD_PERF_PERF_H
 #define SMD_PERF_PERF_H
 
+#include <limits.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +18,7 @@
 #define PERF_INFLIGHT_MAX      1024
 #define PERF_COMMS_MAX         256
 #define PERF_LOCAL_SERVERS_MAX 64
+#define PERF_BY_SIZE           INT_MIN /* more iterations of small sizes */
 
 /* Sizes from min to max, each `factor` times the one before. */
 struct perf_size_range {
@@ -37,8 +39,8 @@ struct perf_settings {
 	int wire_given;
 	unsigned op;
 	int zeros; /* percent of each input that are zeros */
-	int iters;
-	int warmup;
+	int iters; /* PERF_BY_SIZE: */
+	int warmup;   /* the same */
 	int inflight; /* operations at the same time */
 	int rolling;  /* always as many, not all again when all have ended */
 	int comms;    /* communicators that they are dealt to */
@@ -63,6 +65,8 @@ void perf_processor_end(struct perf_processor *spent);
 struct perf_row {
 	uint64_t bytes;
 	uint64_t count;
+	int iters;
+	int warmup;
 	double median_us;
 	double min_us;
 	double max_us;
@@ -74,6 +78,11 @@ struct perf_row {
 	uint64_t wrong;              /* elements, on all ranks */
 	double *each_us; /* of this rank, in order, with settings->each; it is freed by the rank */
 };
+
+/* How many iterations there are of a size, and before these: the same on all ranks. What is fastest
+ * for it is found out in the first ones. */
+int perf_iters(const struct perf_settings *settings, uint64_t bytes);
+int perf_warmup(const struct perf_settings *settings, uint64_t bytes);
 
 /* Runs all sizes as one rank; rank 0 prints. 0, -errno with a text, or 1 when a result was wrong.
  */

@@ -13,8 +13,35 @@
 #define TICKS_PER_US 10.0 /* times travel as whole numbers of 0.1 us: up to 214 s */
 #define ALIGNMENT    4096
 
+#define ITERS_LEAST  20
+#define ITERS_MOST   500
+#define ITERS_BYTES  (256u << 20) /* in as many operations as it takes, between these */
+#define WARMUP_PART  5            /* a fifth of so many comes before these, */
+#define WARMUP_LEAST 5            /* or so many before those that were asked for */
+
 /* What each rank tells the others about a size. */
 enum { MEDIAN, MIN, MAX, HIGH, MEAN, TIMES, CPU = TIMES, WRONG, FIGURES };
+
+static int iters_by_size(const struct perf_settings *settings, uint64_t bytes)
+{
+	uint64_t iters = ITERS_BYTES / bytes / (unsigned)settings->inflight;
+
+	return iters < ITERS_LEAST ? ITERS_LEAST : iters > ITERS_MOST ? ITERS_MOST : (int)iters;
+}
+
+int perf_iters(const struct perf_settings *settings, uint64_t bytes)
+{
+	return settings->iters == PERF_BY_SIZE ? iters_by_size(settings, bytes) : settings->iters;
+}
+
+int perf_warmup(const struct perf_settings *settings, uint64_t bytes)
+{
+	if (settings->warmup != PERF_BY_SIZE) {
+		return settings->warmup;
+	}
+	return settings->iters == PERF_BY_SIZE ? iters_by_size(settings, bytes) / WARMUP_PART + 1
+					       : WARMUP_LEAST;
+}
 
 static int compare_doubles(const void *a, const void *b)
 {
@@ -72,7 +99,7 @@ static double mean(const double *times, int n)
 static int measure(struct perf_run *run, struct perf_row *row)
 {
 	const struct perf_settings *settings = run->settings;
-	int n = settings->iters;
+	int n = run->iters;
 	double *times = run->times;
 	int32_t mine[FIGURES];
 	int ret = smd_barrier(run->comms[0]);
@@ -109,18 +136,23 @@ static int run_size(const struct perf_settings *settings, smd_comm **comms, uint
 	struct perf_run run = {
 		.settings = settings,
 		.comms = comms,
+		.iters = perf_iters(settings, bytes),
+		.warmup = perf_warmup(settings, bytes),
 		.count = bytes / size,
 		.input = aligned_alloc(ALIGNMENT, room),
 		.recv = aligned_alloc(ALIGNMENT, room * inflight),
 		.stride = room,
 		.requests = calloc(inflight, sizeof(*run.requests)),
-		.times = calloc((size_t)settings->iters, sizeof(*run.times)),
 	};
 	int ret;
 
-	*row = (struct perf_row){.bytes = bytes / size * size, .count = run.count};
+	run.times = calloc((size_t)run.iters, sizeof(*run.times));
+	*row = (struct perf_row){.bytes = bytes / size * size,
+		.count = run.count,
+		.iters = run.iters,
+		.warmup = run.warmup};
 	if (settings->each) {
-		row->each_us = calloc((size_t)settings->iters, sizeof(*row->each_us));
+		row->each_us = calloc((size_t)run.iters, sizeof(*row->each_us));
 	}
 	if (!run.times || (settings->each && !row->each_us) || !run.input || !run.recv ||
 		!run.requests) {

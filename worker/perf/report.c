@@ -37,6 +37,22 @@ static int type_width(const struct perf_settings *settings)
 	return settings->wire == settings->dtype ? 9 : 15;
 }
 
+static void report_iterations(const struct perf_settings *settings)
+{
+	uint64_t first = settings->sizes[0];
+	uint64_t last = settings->sizes[settings->nsizes - 1];
+
+	if (perf_iters(settings, first) == perf_iters(settings, last)) {
+		printf("# %d iterations after %d", perf_iters(settings, first),
+			perf_warmup(settings, first));
+	} else {
+		printf("# %d iterations after %d of the first size, to %d after %d of the last",
+			perf_iters(settings, first), perf_warmup(settings, first),
+			perf_iters(settings, last), perf_warmup(settings, last));
+	}
+	printf("; time is the median of the slowest rank; GB/s of 10^9 bytes\n");
+}
+
 void perf_report_begin(const struct perf_settings *settings)
 {
 	int width = type_width(settings);
@@ -47,9 +63,7 @@ void perf_report_begin(const struct perf_settings *settings)
 	printf("# summand-perf %s: all-reduce of %d ranks, group %s\n", SUMMAND_VERSION,
 		settings->nranks, settings->group);
 	printf("# servers %s\n", settings->servers ? settings->servers : "from the environment");
-	printf("# %d iterations after %d; time is the median of the slowest rank; GB/s of 10^9 "
-	       "bytes\n",
-		settings->iters, settings->warmup);
+	report_iterations(settings);
 	if (settings->rolling) {
 		printf("# always %d operations at the same time: when the oldest has ended the "
 		       "next begins; time is of as many, divided by them\n",
@@ -97,11 +111,11 @@ static double idle_percent(const struct perf_row *rows, unsigned nrows)
 }
 
 /* NULL: they have not been kept. */
-static json_t *each_json(const struct perf_settings *settings, const struct perf_row *row)
+static json_t *each_json(const struct perf_row *row)
 {
 	json_t *each = row->each_us ? json_array() : NULL;
 
-	for (int i = 0; each && i < settings->iters; i++) {
+	for (int i = 0; each && i < row->iters; i++) {
 		json_array_append_new(each, json_real(row->each_us[i]));
 	}
 	return each;
@@ -111,11 +125,11 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 	unsigned nrows, const struct smd_stats *stats)
 {
 	json_t *results = json_array();
-	json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:b, s:s, s:{s:I, s:I}, s:{s:I, s:I}, "
+	json_t *root = json_pack("{s:s, s:i, s:i, s:b, s:s, s:{s:I, s:I}, s:{s:I, s:I}, "
 				 "s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:I, s:I, s:o}",
-		"version", SUMMAND_VERSION, "nranks", settings->nranks, "iters", settings->iters,
-		"warmup", settings->warmup, "inflight", settings->inflight, "rolling",
-		settings->rolling, "wire", smd_dtype_name(settings->wire), "rdma", "requests",
+		"version", SUMMAND_VERSION, "nranks", settings->nranks, "inflight",
+		settings->inflight, "rolling", settings->rolling, "wire",
+		smd_dtype_name(settings->wire), "rdma", "requests",
 		(json_int_t)stats->rdma_requests, "doorbells", (json_int_t)stats->rdma_doorbells,
 		"history", "bytes", (json_int_t)stats->history_bytes, "limit",
 		(json_int_t)stats->history_limit, "undo", "bytes", (json_int_t)stats->undo_bytes,
@@ -130,16 +144,16 @@ static void report_json(const struct perf_settings *settings, const struct perf_
 
 		json_array_append_new(results,
 			json_pack("{s:I, s:I, s:s, s:s, s:{s:f, s:f, s:f, s:f, s:f}, "
-				  "s:f, s:o, s:f, s:f, s:I, s:o*}",
+				  "s:f, s:o, s:f, s:f, s:I, s:i, s:i, s:o*}",
 				"bytes", (json_int_t)row->bytes, "count", (json_int_t)row->count,
 				"dtype", smd_dtype_name(settings->dtype), "op",
 				smd_op_name(settings->op), "time_us", "median", row->median_us,
-				"min", row->min_us, "max", row->max_us, "p95", row->high_us,
-				"mean", row->mean_us,
-				"cpu_us", row->cpu_us, "idle_percent",
+				"min", row->min_us, "max", row->max_us, "p95", row->high_us, "mean",
+				row->mean_us, "cpu_us", row->cpu_us, "idle_percent",
 				idle < 0 ? json_null() : json_real(idle), "algbw_GBps", algbw(row),
 				"busbw_GBps", busbw(settings, row), "wrong", (json_int_t)row->wrong,
-				"each_us", each_json(settings, row)));
+				"iters", row->iters, "warmup", row->warmup, "each_us",
+				each_json(row)));
 	}
 	json_dumpf(root, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(6));
 	printf("\n");

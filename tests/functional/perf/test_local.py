@@ -28,11 +28,19 @@ class LocalTest(ProgramTest):
                                     r"the table of servers changed \d+ times, at most \d+ were there at once, and all took \d+ KiB$")
         self.assertEqual(lines[-1], "# wrong elements: 0 OK")
 
+    def test_small_sizes_have_more_iterations(self):
+        """20 of 4 KiB would be over before ranks have found out what is fastest."""
+        done = self.perf("--local=2", "--local-servers=1", "--sizes=4K,2M")
+        self.assertEqual(done.returncode, 0, done)
+        self.assertIn("# 500 iterations after 101 of the first size, to 128 after 26 of the last; ", done.stdout)
+        done = self.perf("--local=2", "--local-servers=1", "--sizes=4K,2M", "--iters=2")
+        self.assertIn("# 2 iterations after 5; ", done.stdout)
+
     def test_json(self):
         done = self.perf("--local=4", "--local-servers=1", "--sizes=64K,3M", "--dtype=int32", "--iters=3", "--json")
         self.assertEqual(done.returncode, 0, done)
         report = json.loads(done.stdout)
-        self.assertEqual((report["nranks"], report["iters"], report["warmup"]), (4, 3, 5))
+        self.assertEqual(report["nranks"], 4)
         self.assertEqual([result["bytes"] for result in report["results"]], [64 << 10, 3 << 20])
         self.assertEqual(report["history"]["limit"], 4 << 20)
         self.assertEqual(report["undo"], {"bytes": 0, "limit": 64 << 20})  # for network cards only
@@ -42,7 +50,8 @@ class LocalTest(ProgramTest):
         self.assertGreater(report["tables"]["bytes"], 0)
         for result in report["results"]:
             self.assertEqual(set(result), {"bytes", "count", "dtype", "op", "time_us", "algbw_GBps", "busbw_GBps",
-                                           "cpu_us", "idle_percent", "wrong"})
+                                           "cpu_us", "idle_percent", "wrong", "iters", "warmup"})
+            self.assertEqual((result["iters"], result["warmup"]), (3, 5))
             self.assertEqual(result["count"], result["bytes"] // 4)
             self.assertEqual((result["dtype"], result["op"], result["wrong"]), ("int32", "sum", 0))
             time_us = result["time_us"]
