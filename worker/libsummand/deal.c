@@ -14,13 +14,13 @@
 #define CHUNK_ALONE_BYTES 65536u       /* what is no more than that of a shard's is one */
 #define CHUNK_LEAST_US    32u          /* the same, for what is that short on the wire */
 #define CHUNK_MOST_US     512u         /* a longer one delays what comes after it */
-#define CHUNK_COST_US     16u          /* what a chunk costs beyond its bytes, about */
+#define CHUNK_COST_US     32u          /* what a chunk costs beyond its bytes, about */
 #define PIPELINED_SCALE   2 /* a chunk is so much larger at most, in powers of 2, where others' hide its way */
 #define WINDOW_US         500u         /* a round trip, and what threads take to wake up */
 #define WINDOW_LEAST      2u
 #define LEAD_ROUNDS       1u /* so much later than others may a shard be, and they do not wait */
 #define FINE_SHARDS       256u /* more have a pattern that is long enough */
-#define CUTS              2u /* how best_chunk_bytes() does: ranks that do otherwise are told by the hash */
+#define CUTS              3u /* how best_chunk_bytes() does: ranks that do otherwise are told by the hash */
 #define SIZE_LIMIT        (1ull << 40) /* larger operations are cut as this one */
 
 static uint64_t largest_weight(const struct smd_deal_shard *shards, unsigned nshards)

@@ -64,7 +64,7 @@ static int compare(const void *left, const void *right)
 	return (a > b) - (a < b);
 }
 
-/* Of as many as a verdict is on, or fewer; at least one. */
+/* Of as many as a verdict is on, or fewer; 0: of none. */
 static double times_median(const struct smd_exchange_times *times)
 {
 	double sorted[SMD_EXCHANGE_TIMES];
@@ -72,7 +72,7 @@ static double times_median(const struct smd_exchange_times *times)
 
 	memcpy(sorted, times->each, n * sizeof(sorted[0]));
 	qsort(sorted, n, sizeof(sorted[0]), compare);
-	return (sorted[(n - 1) / 2] + sorted[n / 2]) / 2;
+	return n ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : 0;
 }
 
 /* By servers, of the size that is on trial or shall be. */
@@ -146,7 +146,7 @@ double smd_exchange_choice_served_ns(const struct smd_exchange_choice *choice)
 {
 	const struct smd_exchange_times *times = &choice->servers[choice->size];
 
-	return times->count ? times_median(times) * bytes_of(choice->size) : 0;
+	return times_median(times) * bytes_of(choice->size);
 }
 
 bool smd_exchange_choice_is_near(const struct smd_exchange_choice *choice, uint64_t now_ns)
@@ -218,20 +218,18 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 	if (smd_exchange_choice_is_on_trial(choice)) {
 		return judge(choice, now_ns);
 	}
-	if (choice->doubts) {
-		choice->wanted = bytes_of(choice->size) / 2;
-		return true;
-	}
-	if (!smd_exchange_choice_is_due(choice, now_ns)) {
+	if (!choice->doubts && !smd_exchange_choice_is_due(choice, now_ns)) {
 		return false;
 	}
-	choice->wanted = bytes_of(choice->size);
+	choice->wanted_size = choice->size;
+	choice->wanted = choice->doubts ? bytes_of(choice->size) / 2 : bytes_of(choice->size);
 	return true;
 }
 
 void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
 {
 	choice->limit = choice->wanted;
+	choice->size = choice->wanted_size;
 	if (choice->always || !choice->possible || choice->doubts) {
 		choice->settled = choice->limit;
 	}

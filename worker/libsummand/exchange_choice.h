@@ -36,7 +36,8 @@ struct smd_exchange_choice {
 			     won; */
 	uint32_t limit;   /* are now: else a trial is on; */
 	uint32_t wanted;  /* and shall be from the next table on */
-	unsigned size;    /* on trial, or to be */
+	unsigned size;    /* on trial, or to be: that of the last operation that says something, */
+	unsigned wanted_size; /* and what is wanted is about */
 	unsigned missed;  /* operations since the last one that the trial could count, */
 	uint64_t missed_ns; /* the first of them then */
 	bool doubts;      /* whether it is still faster */

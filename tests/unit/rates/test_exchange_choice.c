@@ -216,6 +216,25 @@ static void what_has_won_holds_for_smaller_ones(void **state)
 	assert_int_equal(choice.settled, LARGE);
 }
 
+/* Ranks agree on a table while operations go on. */
+static void the_trial_is_of_the_size_that_was_wanted(void **state)
+{
+	(void)state;
+	start(true, false);
+	for (unsigned i = 0; i < 2 + FIRST; i++) {
+		now_ns += 2 * MS;
+		smd_exchange_choice_took(&choice, LARGE, false, 2 * MS, now_ns);
+	}
+	assert_true(smd_exchange_choice_want(&choice, now_ns));
+	smd_exchange_choice_took(&choice, SMALL, false, MS, now_ns);
+	smd_exchange_choice_applied(&choice);
+	assert_int_equal(choice.limit, LARGE);
+	assert_int_equal(run(&faster, SMALL, 100), 0);
+	assert_true(smd_exchange_choice_is_on_trial(&choice));
+	assert_int_equal(run(&faster, LARGE, 2 + SMD_EXCHANGE_TIMES), 0);
+	assert_int_equal(choice.settled, LARGE);
+}
+
 static void of_two_sizes_in_turns_each_is_tried(void **state)
 {
 	unsigned changes = 0;
@@ -374,6 +393,7 @@ int main(void)
 		cmocka_unit_test(another_time_it_may_win),
 		cmocka_unit_test(a_larger_size_is_tried_when_a_smaller_one_has_won),
 		cmocka_unit_test(what_has_won_holds_for_smaller_ones),
+		cmocka_unit_test(the_trial_is_of_the_size_that_was_wanted),
 		cmocka_unit_test(of_two_sizes_in_turns_each_is_tried),
 		cmocka_unit_test(short_operations_make_one_time_together),
 		cmocka_unit_test(times_are_forgotten),
