@@ -14,6 +14,7 @@
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
+#define FAR          4.0  /* so much longer than rates say: these are off, and will be found */
 #define SHORT_US     250u /* on the links: what else an operation costs is more than its bytes */
 #define MEET_NS      300000u /* of an operation: ranks meet while few of these are timed */
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
@@ -207,13 +208,18 @@ static void find_span(struct smd_tuning *tuning)
 	}
 }
 
+/* What an operation takes on links of servers that carry so many Mbit/s together. */
+static double link_us(const struct smd_tuning *tuning, uint64_t bytes, double mbps)
+{
+	return 8.0 * tuning->rate.nranks * (double)bytes / mbps;
+}
+
 /* By rates that were found, which add up to so many Mbit/s: then servers, which all links bring
  * bytes to at once, are as fast as these are, and who sums for the others is not. */
 static bool is_for_servers(const struct smd_tuning *tuning, uint64_t bytes, double mbps)
 {
-	double us = 8.0 * tuning->rate.nranks * (double)bytes / mbps;
-
-	return tuning->rate.links_decide && !tuning->exchange.always && us > SHORT_US;
+	return tuning->rate.links_decide && !tuning->exchange.always &&
+	       link_us(tuning, bytes, mbps) > SHORT_US;
 }
 
 /* What ranks shall do among themselves with the rates that are asked for: a trial that is on
@@ -355,11 +361,14 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return true;
 }
 
-/* Rates will be known soon, and chunks of others are what the present times are of. */
+/* Others will be known soon, and chunks of these are what the present times are of. */
 static bool rates_are_coming(struct smd_tuning *tuning, uint64_t now_ns)
 {
+	double ns = smd_exchange_choice_served_ns(&tuning->exchange);
+	double us = link_us(tuning, 1ull << tuning->exchange.size, smd_tuning_sum_weights(tuning));
+
 	list_places(tuning);
-	return smd_exchange_choice_served_ns(&tuning->exchange) >= SMD_MEASURED_RATE_SLICE_NS &&
+	return ns >= SMD_MEASURED_RATE_SLICE_NS && ns >= FAR * 1e3 * us &&
 	       smd_measured_rate_is_near(&tuning->rate, tuning->weights, now_ns);
 }
 
