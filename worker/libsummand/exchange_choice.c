@@ -131,7 +131,8 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes
 
 static bool gets_no_operations(const struct smd_exchange_choice *choice, uint64_t now_ns)
 {
-	return choice->missed >= MISSED_MOST && now_ns - choice->missed_ns >= MISSED_NS;
+	return choice->trial.count < SMD_EXCHANGE_TIMES && choice->missed >= MISSED_MOST &&
+	       now_ns - choice->missed_ns >= MISSED_NS;
 }
 
 bool smd_exchange_choice_missed(struct smd_exchange_choice *choice, uint64_t now_ns)
@@ -201,7 +202,7 @@ static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 		now_ns + (tried ? smd_backoff_next(&choice->pause_ns[choice->size], PAUSE_MOST_NS)
 				: FIRST_NS);
 	times_forget(&choice->servers[choice->size]);
-	choice->wanted = choice->settled;
+	choice->over = true;
 	return true;
 }
 
@@ -216,7 +217,8 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 		return choice->limit != choice->wanted;
 	}
 	if (smd_exchange_choice_is_on_trial(choice)) {
-		return judge(choice, now_ns);
+		choice->wanted = choice->settled;
+		return choice->over || judge(choice, now_ns);
 	}
 	if (!choice->doubts && !smd_exchange_choice_is_due(choice, now_ns)) {
 		return false;
@@ -229,6 +231,7 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
 {
 	choice->limit = choice->wanted;
+	choice->over = false;
 	choice->size = choice->wanted_size;
 	if (choice->always || !choice->possible || choice->doubts) {
 		choice->settled = choice->limit;
@@ -246,6 +249,7 @@ void smd_exchange_choice_settle(struct smd_exchange_choice *choice, uint32_t byt
 	choice->settled = bytes;
 	choice->limit = bytes;
 	choice->doubts = false;
+	choice->over = false;
 	choice->missed = 0;
 }
 

@@ -40,6 +40,7 @@ struct smd_exchange_choice {
 	unsigned wanted_size; /* and what is wanted is about */
 	unsigned missed;  /* operations since the last one that the trial could count, */
 	uint64_t missed_ns; /* the first of them then */
+	bool over;          /* a trial that was lost, until the table that ends it */
 	bool doubts;      /* whether it is still faster */
 	uint64_t doubt_ns;       /* that begins then, */
 	uint64_t doubt_pause_ns; /* and so long after the next trial that is won */

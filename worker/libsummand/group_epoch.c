@@ -21,6 +21,7 @@
 #include "worker/libsummand/repair.h"
 #include "worker/libsummand/settle.h"
 #include "worker/libsummand/tuning.h"
+#include "worker/libsummand/tuning_exchanges.h"
 
 /* The operation's buffers may be where others were before: what lanes have cached of those goes. */
 static void comm_invalidate(struct smd_comm *comm)

@@ -9,14 +9,14 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "worker/libsummand/pressure.h"
+#include "worker/libsummand/tuning_exchanges.h"
 #include "worker/libsummand/tuning_table.h"
 
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
-#define FAR          4.0  /* so much longer than rates say: these are off, and will be found */
-#define SHORT_US     250u /* on the links: what else an operation costs is more than its bytes */
-#define MEET_NS      300000u /* of an operation: ranks meet while few of these are timed */
+#define IDLE                                                                                       \
+	8u /* operations that a trial of exchanges could not count: nothing waits for it then */
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
@@ -51,25 +51,11 @@ static void begin_choices(struct smd_tuning *tuning, uint64_t now_ns)
 		&tuning->servers, may_leave, without, spare & without, now_ns);
 }
 
-/* Those that have a weight have the places: so many, with these weights, which are in `weights`
- * now. */
-static unsigned list_places(struct smd_tuning *tuning)
-{
-	unsigned places = 0;
-
-	for (unsigned s = 0; s < tuning->nshards; s++) {
-		if (tuning->shards[s].weight) {
-			tuning->weights[places++] = tuning->shards[s].weight;
-		}
-	}
-	return places;
-}
-
 static void take_places(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	unsigned places = list_places(tuning);
+	unsigned places = smd_tuning_list_places(tuning);
 
-	smd_balance_use(&tuning->balance, tuning->weights, places);
+	smd_balance_use(&tuning->balance, tuning->placed, places);
 	smd_measured_rate_use(&tuning->rate, places, now_ns, smd_pressure_waited_ns());
 }
 
@@ -82,12 +68,13 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 		.before = calloc(nshards, sizeof(*tuning->before)),
 		.parts = calloc(nshards, sizeof(*tuning->parts)),
 		.weights = calloc(nshards, sizeof(*tuning->weights)),
+		.placed = calloc(nshards, sizeof(*tuning->placed)),
 		.rests = calloc(nshards, sizeof(*tuning->rests)),
 		.tables = SMD_TUNING_TABLES_MOST,
 		.tables_ns = now_ns,
 	};
 	if (!tuning->shards || !tuning->before || !tuning->parts || !tuning->weights ||
-		!tuning->rests ||
+		!tuning->placed || !tuning->rests ||
 		smd_measured_rate_create(
 			&tuning->rate, nranks, nshards, now_ns, smd_pressure_waited_ns()) ||
 		smd_balance_create(&tuning->balance, tuning->weights, nshards, now_ns)) {
@@ -115,6 +102,7 @@ void smd_tuning_destroy(struct smd_tuning *tuning)
 	free(tuning->before);
 	free(tuning->parts);
 	free(tuning->weights);
+	free(tuning->placed);
 	free(tuning->rests);
 	smd_measured_rate_destroy(&tuning->rate);
 	smd_balance_destroy(&tuning->balance);
@@ -174,13 +162,6 @@ void smd_tuning_exchanged(struct smd_tuning *tuning)
 	tuning->exchanged = true;
 }
 
-uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning)
-{
-	return tuning->cause == SMD_TUNING_EXCHANGES || tuning->cause == SMD_TUNING_RATES
-		       ? tuning->exchange.wanted
-		       : tuning->exchange.limit;
-}
-
 static void take_span(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	uint64_t ns = now_ns - tuning->began_ns;
@@ -208,36 +189,6 @@ static void find_span(struct smd_tuning *tuning)
 	}
 }
 
-/* What an operation takes on links of servers that carry so many Mbit/s together. */
-static double link_us(const struct smd_tuning *tuning, uint64_t bytes, double mbps)
-{
-	return 8.0 * tuning->rate.nranks * (double)bytes / mbps;
-}
-
-/* By rates that were found, which add up to so many Mbit/s: then servers, which all links bring
- * bytes to at once, are as fast as these are, and who sums for the others is not. */
-static bool is_for_servers(const struct smd_tuning *tuning, uint64_t bytes, double mbps)
-{
-	return tuning->rate.links_decide && !tuning->exchange.always &&
-	       link_us(tuning, bytes, mbps) > SHORT_US;
-}
-
-/* What ranks shall do among themselves with the rates that are asked for: a trial that is on
- * compares with what is no more, and what has won may be for servers now. */
-static uint32_t settle_exchanges(const struct smd_tuning *tuning)
-{
-	uint32_t bytes = tuning->exchange.settled;
-	double mbps = 0;
-
-	for (unsigned s = 0; s < tuning->nshards; s++) {
-		mbps += tuning->weights[s];
-	}
-	while (!tuning->back && bytes && is_for_servers(tuning, bytes, mbps)) {
-		bytes /= 2;
-	}
-	return bytes;
-}
-
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
 	uint64_t known = bytes < tuning->open ? bytes : tuning->open;
@@ -250,8 +201,7 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 	tuning->largest = known > tuning->largest ? known : tuning->largest;
 	tuning->in_flight--;
 	tuning->fresh |= smd_exchange_choice_missed(&tuning->exchange, now_ns);
-	if (alone && (tuning->exchanged ||
-			     !is_for_servers(tuning, known, smd_tuning_sum_weights(tuning)))) {
+	if (alone && (tuning->exchanged || !smd_tuning_is_for_servers(tuning, known))) {
 		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, known,
 			tuning->exchanged, now_ns - tuning->began_ns, now_ns);
 	}
@@ -345,13 +295,13 @@ static void take_rates(struct smd_tuning *tuning)
 
 static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	list_places(tuning);
-	if (!smd_measured_rate_is_due(&tuning->rate, tuning->weights, now_ns)) {
+	smd_tuning_list_places(tuning);
+	if (!smd_measured_rate_is_due(&tuning->rate, tuning->placed, now_ns)) {
 		return false;
 	}
 	take_rates(tuning);
 	tuning->factor = smd_measured_rate_factor(
-		&tuning->rate, tuning->weights, now_ns, smd_pressure_waited_ns());
+		&tuning->rate, tuning->placed, now_ns, smd_pressure_waited_ns());
 	if (tuning->factor == 1) {
 		smd_rate_trial_forget(
 			&tuning->trial); /* as what comes of shards is measured anew */
@@ -361,55 +311,10 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return true;
 }
 
-/* Others will be known soon, and chunks of these are what the present times are of. */
-static bool rates_are_coming(struct smd_tuning *tuning, uint64_t now_ns)
-{
-	double ns = smd_exchange_choice_served_ns(&tuning->exchange);
-	double us = link_us(tuning, 1ull << tuning->exchange.size, smd_tuning_sum_weights(tuning));
-
-	list_places(tuning);
-	return ns >= SMD_MEASURED_RATE_SLICE_NS && ns >= FAR * 1e3 * us &&
-	       smd_measured_rate_is_near(&tuning->rate, tuning->weights, now_ns);
-}
-
-/* Words take some operations to go round, so ranks meet before a trial could begin. But while short
- * operations are timed there is time enough; and of long ones rates may show that there will be no
- * trial. */
-bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns)
-{
-	double ns = smd_exchange_choice_served_ns(&tuning->exchange);
-
-	if (ns >= MEET_NS && ns < SMD_MEASURED_RATE_SLICE_NS &&
-		smd_exchange_choice_is_near(&tuning->exchange, now_ns)) {
-		return true;
-	}
-	return smd_exchange_choice_is_due(&tuning->exchange, now_ns) &&
-	       !rates_are_coming(tuning, now_ns);
-}
-
-/* What ranks do among themselves now says nothing of servers, so these trials wait for nothing else,
- * and nothing else begins beside them. */
-static bool exchanges_go_on(const struct smd_tuning *tuning)
-{
-	return !tuning->exchange.possible || tuning->exchange.doubts ||
-	       smd_exchange_choice_is_on_trial(&tuning->exchange);
-}
-
-/* Where the present times are of other shards or chunks on trial, they say nothing of exchanges. */
-static bool exchanges_want(struct smd_tuning *tuning, uint64_t now_ns)
-{
-	return tuning->met && !smd_chunk_search_is_on_trial(&tuning->search) &&
-	       !smd_shard_choice_is_on_trial(&tuning->choice) &&
-	       !rates_are_coming(tuning, now_ns) &&
-	       smd_exchange_choice_want(&tuning->exchange, now_ns);
-}
-
 /* Of the trials of shards and of chunks one is on at a time, and shards come first. */
 static bool trials_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (smd_exchange_choice_is_due(&tuning->exchange, now_ns) &&
-		!smd_chunk_search_is_on_trial(&tuning->search) &&
-		!smd_shard_choice_is_on_trial(&tuning->choice)) {
+	if (smd_tuning_exchanges_are_next(tuning, now_ns)) {
 		return false; /* that one is next, when ranks have met */
 	}
 	if (!smd_chunk_search_is_on_trial(&tuning->search)) {
@@ -478,10 +383,13 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 		return true;
 	}
 	tuning->cause = SMD_TUNING_EXCHANGES;
-	if (exchanges_go_on(tuning) && smd_exchange_choice_want(&tuning->exchange, now_ns)) {
+	if (smd_tuning_exchanges_go_on(tuning) &&
+		smd_exchange_choice_want(&tuning->exchange, now_ns)) {
 		return true;
 	}
-	if (smd_exchange_choice_is_on_trial(&tuning->exchange) || verdict == SMD_RATE_OPEN) {
+	if ((smd_exchange_choice_is_on_trial(&tuning->exchange) &&
+		    tuning->exchange.missed < IDLE) ||
+		verdict == SMD_RATE_OPEN) {
 		return false;
 	}
 	tuning->cause = SMD_TUNING_RATES;
@@ -494,7 +402,7 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 		return tuning->servers.wanted != tuning->servers.without;
 	}
 	tuning->cause = SMD_TUNING_EXCHANGES;
-	if (exchanges_want(tuning, now_ns)) {
+	if (smd_tuning_exchanges_want(tuning, now_ns)) {
 		return true;
 	}
 	tuning->cause = SMD_TUNING_WEIGHTS;
@@ -525,7 +433,7 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 	}
 	smd_tuning_make_table(tuning);
 	if (tuning->cause == SMD_TUNING_RATES) {
-		tuning->exchange.wanted = settle_exchanges(tuning);
+		tuning->exchange.wanted = smd_tuning_settle_exchanges(tuning);
 	}
 	return true;
 }

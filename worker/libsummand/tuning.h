@@ -68,7 +68,8 @@ struct smd_tuning {
 	double *parts; /* [nshards] what each had when its server was left out, to the mean of others */
 	double first_sum; /* of the weights at the beginning, beside which spare shards are declared */
 	uint32_t *weights;  /* [nshards] that are asked for, */
-	struct smd_tuning_rest *rests; /* and of each place */
+	uint32_t *placed;   /* [nshards] that are in use, by place, */
+	struct smd_tuning_rest *rests; /* and what has come of each place */
 	int scale;
 	enum smd_tuning_cause cause; /* whose wish is asked for */
 	double factor;               /* of all weights, for rates; */
@@ -115,9 +116,6 @@ void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns);
 /* What ends now ranks did among themselves. */
 void smd_tuning_exchanged(struct smd_tuning *tuning);
 
-/* Operations of so many bytes ranks shall do among themselves, by the table that is wanted. */
-uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning);
-
 /* Since the span began so many bytes more, of both ways, were zeros and did not cross. */
 void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes);
 
@@ -132,9 +130,6 @@ static inline bool smd_tuning_counts(uint64_t bytes, uint64_t skipped)
  * that is done soon is not waited for. */
 void smd_tuning_slice(
 	struct smd_tuning *tuning, unsigned place, unsigned chunks, uint64_t bytes, uint64_t ns);
-
-/* Whether ranks should have met, because exchanges are to be tried. */
-bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns);
 
 /* Whether another table would be better: tuning->weights and tuning->scale. */
 bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns);

@@ -3,6 +3,18 @@
 
 #include <math.h>
 
+unsigned smd_tuning_list_places(struct smd_tuning *tuning)
+{
+	unsigned places = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		if (tuning->shards[s].weight) {
+			tuning->placed[places++] = tuning->shards[s].weight;
+		}
+	}
+	return places;
+}
+
 double smd_tuning_sum_weights(const struct smd_tuning *tuning)
 {
 	double sum = 0;

@@ -14,6 +14,10 @@ void smd_tuning_make_table(struct smd_tuning *tuning);
  * again. */
 void smd_tuning_keep_parts(struct smd_tuning *tuning);
 
+/* Those that have a weight have the places: so many, with these weights, which are in `placed` now.
+ */
+unsigned smd_tuning_list_places(struct smd_tuning *tuning);
+
 /* Of all shards in use. */
 double smd_tuning_sum_weights(const struct smd_tuning *tuning);
 

@@ -37,18 +37,21 @@ static int type_width(const struct perf_settings *settings)
 	return settings->wire == settings->dtype ? 9 : 15;
 }
 
+/* As many for all sizes, or fewer for larger ones. */
 static void report_iterations(const struct perf_settings *settings)
 {
-	uint64_t first = settings->sizes[0];
-	uint64_t last = settings->sizes[settings->nsizes - 1];
+	uint64_t smallest = settings->sizes[0];
+	uint64_t largest = settings->sizes[0];
 
-	if (perf_iters(settings, first) == perf_iters(settings, last)) {
-		printf("# %d iterations after %d", perf_iters(settings, first),
-			perf_warmup(settings, first));
-	} else {
-		printf("# %d iterations after %d of the first size, to %d after %d of the last",
-			perf_iters(settings, first), perf_warmup(settings, first),
-			perf_iters(settings, last), perf_warmup(settings, last));
+	for (unsigned i = 1; i < settings->nsizes; i++) {
+		smallest = settings->sizes[i] < smallest ? settings->sizes[i] : smallest;
+		largest = settings->sizes[i] > largest ? settings->sizes[i] : largest;
+	}
+	printf("# %d iterations after %d", perf_iters(settings, smallest),
+		perf_warmup(settings, smallest));
+	if (perf_iters(settings, smallest) != perf_iters(settings, largest)) {
+		printf(" of the smallest size, to %d after %d of the largest",
+			perf_iters(settings, largest), perf_warmup(settings, largest));
 	}
 	printf("; time is the median of the slowest rank; GB/s of 10^9 bytes\n");
 }

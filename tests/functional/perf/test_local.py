@@ -32,7 +32,7 @@ class LocalTest(ProgramTest):
         """20 of 4 KiB would be over before ranks have found out what is fastest."""
         done = self.perf("--local=2", "--local-servers=1", "--sizes=4K,2M")
         self.assertEqual(done.returncode, 0, done)
-        self.assertIn("# 500 iterations after 101 of the first size, to 128 after 26 of the last; ", done.stdout)
+        self.assertIn("# 500 iterations after 101 of the smallest size, to 128 after 26 of the largest; ", done.stdout)
         done = self.perf("--local=2", "--local-servers=1", "--sizes=4K,2M", "--iters=2")
         self.assertIn("# 2 iterations after 5; ", done.stdout)
 

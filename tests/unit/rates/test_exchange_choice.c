@@ -176,6 +176,27 @@ static void another_trial_has_more_times(void **state)
 	assert_int_equal(run_until_changed(&slower, SMALL), 2 + SMD_EXCHANGE_TIMES);
 }
 
+/* A table that is refused does not make the pause longer. */
+static void a_trial_is_lost_once(void **state)
+{
+	uint64_t next_ns;
+
+	(void)state;
+	start(true, false);
+	run_until_changed(&slower, SMALL);
+	run_until_changed(&slower, SMALL);
+	pause_ns();
+	while (!smd_exchange_choice_want(&choice, now_ns)) {
+		now_ns += 3 * MS;
+		smd_exchange_choice_took(&choice, SMALL, true, 3 * MS, now_ns);
+	}
+	next_ns = choice.next_ns[12];
+	assert_true(next_ns > now_ns);
+	assert_true(smd_exchange_choice_want(&choice, now_ns + MS));
+	assert_int_equal(choice.next_ns[12], next_ns);
+	assert_int_equal(choice.wanted, 0);
+}
+
 /* Where it is faster by then it is kept. */
 static void another_time_it_may_win(void **state)
 {
@@ -380,6 +401,42 @@ static void what_is_faster_no_more_goes_back(void **state)
 	assert_int_equal(choice.limit, SMALL / 2);
 }
 
+/* Six times are enough, however long a table has to be waited for. */
+static void what_has_won_is_not_lost_by_waiting(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&faster, SMALL);
+	for (unsigned i = 0; i < 2 + SMD_EXCHANGE_TIMES; i++) {
+		now_ns += 2 * MS;
+		smd_exchange_choice_took(&choice, SMALL, true, MS, now_ns);
+	}
+	for (unsigned i = 0; i < 100; i++) { /* no table may be had yet: large ones go on */
+		now_ns += 20 * MS;
+		smd_exchange_choice_missed(&choice, now_ns);
+	}
+	smd_exchange_choice_want(&choice, now_ns);
+	assert_int_equal(choice.settled, SMALL);
+}
+
+/* Operations that count keep a trial, and what comes between does not end it. */
+static void operations_that_count_keep_a_trial(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&faster, SMALL);
+	for (unsigned i = 0; i < 5; i++) {
+		for (unsigned k = 0; k < 40; k++) {
+			now_ns += 100 * MS;
+			assert_false(smd_exchange_choice_missed(&choice, now_ns));
+		}
+		now_ns += 2 * MS;
+		smd_exchange_choice_took(&choice, SMALL, true, MS, now_ns);
+		assert_false(smd_exchange_choice_want(&choice, now_ns));
+	}
+	assert_true(smd_exchange_choice_is_on_trial(&choice));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -390,6 +447,7 @@ int main(void)
 		cmocka_unit_test(not_all_of_the_first_times_were_long),
 		cmocka_unit_test(what_was_lost_is_tried_after_longer_each_time),
 		cmocka_unit_test(another_trial_has_more_times),
+		cmocka_unit_test(a_trial_is_lost_once),
 		cmocka_unit_test(another_time_it_may_win),
 		cmocka_unit_test(a_larger_size_is_tried_when_a_smaller_one_has_won),
 		cmocka_unit_test(what_has_won_holds_for_smaller_ones),
@@ -397,6 +455,8 @@ int main(void)
 		cmocka_unit_test(of_two_sizes_in_turns_each_is_tried),
 		cmocka_unit_test(short_operations_make_one_time_together),
 		cmocka_unit_test(times_are_forgotten),
+		cmocka_unit_test(what_has_won_is_not_lost_by_waiting),
+		cmocka_unit_test(operations_that_count_keep_a_trial),
 		cmocka_unit_test(sizes_end_at_4_mib),
 		cmocka_unit_test(where_it_is_not_possible_nothing_is_tried),
 		cmocka_unit_test(always_is_from_the_first_operation_on),

@@ -7,11 +7,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include <cmocka.h>
 
 #include "reduction_server/base/clock.h"
 #include "worker/libsummand/tuning.h"
+#include "worker/libsummand/tuning_exchanges.h"
 
 enum { BYTES = 1 << 20, MS = 1000000 };
 
@@ -780,6 +782,211 @@ static void what_was_won_is_doubted_beside_other_trials(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Words go round while operations begin, and each asks whether ranks should meet. */
+static void what_is_asked_for_stays_while_ranks_agree(void **state)
+{
+	const struct smd_tuning_shard shards[] = {
+		{0, 30000, true, 0, false}, {1, 0, true, 0, false}, {2, 30000, true, 0, false}};
+	const unsigned ms[] = {12, 12};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	bool wanted = false;
+	uint32_t asked[3];
+
+	(void)state;
+	assert_int_equal(smd_tuning_create(&tuning, 4, shards, 3, 0, now), 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	for (unsigned i = 0; i < 30 && !wanted; i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+		now += (uint64_t)ms[0] * MS;
+		slices(&tuning, 1, ms);
+		smd_tuning_end(&tuning, BYTES, now);
+		(void)smd_tuning_should_meet(&tuning, now);
+		wanted = smd_tuning_want(&tuning, now);
+	}
+	assert_true(wanted);
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	memcpy(asked, tuning.weights, sizeof(asked));
+	(void)smd_tuning_should_meet(&tuning, now); /* the next operation begins */
+	smd_tuning_applied(&tuning, now);
+	for (unsigned s = 0; s < 3; s++) {
+		assert_int_equal(tuning.shards[s].weight, asked[s]);
+	}
+	assert_int_equal(tuning.balance.nshards, 2);
+	smd_tuning_destroy(&tuning);
+}
+
+/* Whether ranks should meet when so many operations of so long have ended. */
+static bool should_meet_after(unsigned operations, uint64_t each_ns)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	bool should;
+
+	start(&tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	for (unsigned i = 0; i < operations; i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+		now += each_ns;
+		smd_tuning_end(&tuning, BYTES, now);
+	}
+	should = smd_tuning_should_meet(&tuning, now);
+	smd_tuning_destroy(&tuning);
+	return should;
+}
+
+/* Two say nothing; then one of 1 ms at least is a time, and three are enough for a trial. */
+static void ranks_meet_while_operations_are_timed(void **state)
+{
+	(void)state;
+	assert_false(should_meet_after(2, MS));
+	assert_true(should_meet_after(3, MS));
+	assert_false(should_meet_after(2 + 29, MS / 10)); /* short ones leave time enough */
+	assert_true(should_meet_after(2 + 30, MS / 10));
+	assert_false(should_meet_after(4, 6 * MS)); /* of long ones rates may be found */
+	assert_true(should_meet_after(5, 6 * MS));
+}
+
+/* Trials of exchanges leave tables for what servers need. */
+static void tables_are_left_for_servers(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	tuning.met = true;
+	tuning.search.next_ns = UINT64_MAX;
+	tuning.tables = 7;
+	for (unsigned i = 0; i < 100; i++) {
+		tuning.tables_ns = now;
+		smd_tuning_begin(&tuning, BYTES, now);
+		now += 2 * MS;
+		smd_tuning_end(&tuning, BYTES, now);
+		assert_false(smd_tuning_want(&tuning, now));
+	}
+	tuning.tables = 8;
+	tuning.fresh = true;
+	assert_true(smd_tuning_want(&tuning, now));
+	assert_int_equal(tuning.cause, SMD_TUNING_EXCHANGES);
+	smd_tuning_destroy(&tuning);
+}
+
+/* Five long slices, and then operations that are long for another reason and have none. */
+static void exchanges_do_not_wait_for_rates_that_never_come(void **state)
+{
+	const unsigned ms[] = {12, 12};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	bool wanted = false;
+
+	(void)state;
+	start(&tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	tuning.met = true;
+	for (unsigned i = 0; i < 5; i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+		now += (uint64_t)ms[0] * MS;
+		slices(&tuning, 1, ms);
+		smd_tuning_end(&tuning, BYTES, now);
+	}
+	smd_exchange_choice_forget(&tuning.exchange);
+	for (unsigned i = 0; i < 100000 && !wanted; i++) {
+		smd_tuning_begin(&tuning, 4096, now);
+		now += 6 * MS;
+		smd_tuning_end(&tuning, 4096, now);
+		wanted = smd_tuning_want(&tuning, now);
+	}
+	assert_true(wanted);
+	smd_tuning_destroy(&tuning);
+}
+
+/* Nor are rates that are ten times off left for its sake while 64 operations of 0.3 s end. */
+static void a_trial_of_a_small_size_does_not_hold_up_rates(void **state)
+{
+	const unsigned ms[] = {280, 280};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	unsigned operations = 0;
+	bool wanted = false;
+
+	(void)state;
+	begin_exchange_trial(&tuning, &now);
+	while (operations < 1000 && !(wanted && tuning.cause == SMD_TUNING_RATES)) {
+		smd_tuning_begin(&tuning, 16 << 20, now);
+		now += (uint64_t)ms[0] * MS;
+		for (unsigned s = 0; s < 2; s++) {
+			smd_tuning_slice(&tuning, s, 16, 8 << 20, (uint64_t)ms[s] * MS);
+		}
+		smd_tuning_end(&tuning, 16 << 20, now);
+		operations++;
+		wanted = smd_tuning_want(&tuning, now);
+		if (wanted && tuning.cause != SMD_TUNING_RATES) {
+			smd_tuning_applied(&tuning, now);
+		}
+	}
+	assert_in_range(operations, 1, 20);
+	smd_tuning_destroy(&tuning);
+}
+
+/* Large operations have left a trial of chunks open, and none comes any more. What is doubted then
+ * is not left to servers for good. */
+static void what_is_doubted_is_tried_again(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	bool exchanged = false;
+
+	(void)state;
+	begin_exchange_trial(&tuning, &now);
+	smd_exchange_choice_settle(&tuning.exchange, 4096);
+	tuning.exchange.doubt_ns = now + 1;
+	smd_tuning_begin(&tuning, BYTES, now); /* times that a trial of chunks waits for */
+	now += 2 * MS;
+	smd_tuning_end(&tuning, BYTES, now);
+	tuning.search.times.sizes[4].settled = 2;
+	tuning.search.times.sizes[4].settled_median = 2;
+	tuning.search.wanted = 1;
+	smd_chunk_search_applied(&tuning.search);
+	for (unsigned i = 0; i < 1000000; i++) {
+		exchanged = tuning.exchange.limit >= 4096;
+		smd_tuning_begin(&tuning, 4096, now);
+		now += exchanged ? MS / 2 : MS;
+		if (exchanged) {
+			smd_tuning_exchanged(&tuning);
+		}
+		smd_tuning_end(&tuning, 4096, now);
+		if (smd_tuning_want(&tuning, now)) {
+			smd_tuning_applied(&tuning, now);
+		}
+	}
+	assert_true(exchanged);
+	smd_tuning_destroy(&tuning);
+}
+
+/* Ranks that cannot exchange refuse a table that says so. */
+static void old_rates_come_back_without_exchanges_that_cannot_be(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	begin_exchange_trial(&tuning, &now);
+	smd_exchange_choice_settle(&tuning.exchange, BYTES);
+	tuning.before[0] = tuning.before[1] = 10000;
+	tuning.trial.factor = 0.1;
+	tuning.trial.since_ns = now;
+	tuning.trial.seen = 100;
+	tuning.trial.before[160] = 1;
+	tuning.trial.now[160] = 2;
+	smd_exchange_choice_stop(&tuning.exchange);
+	tuning.fresh = true;
+	assert_true(smd_tuning_want(&tuning, now));
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 0);
+	smd_tuning_destroy(&tuning);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -809,6 +1016,13 @@ int main(void)
 		cmocka_unit_test(exchanges_wait_for_rates_that_are_coming),
 		cmocka_unit_test(a_trial_without_operations_ends),
 		cmocka_unit_test(what_was_won_is_doubted_beside_other_trials),
+		cmocka_unit_test(old_rates_come_back_without_exchanges_that_cannot_be),
+		cmocka_unit_test(what_is_asked_for_stays_while_ranks_agree),
+		cmocka_unit_test(ranks_meet_while_operations_are_timed),
+		cmocka_unit_test(tables_are_left_for_servers),
+		cmocka_unit_test(exchanges_do_not_wait_for_rates_that_never_come),
+		cmocka_unit_test(a_trial_of_a_small_size_does_not_hold_up_rates),
+		cmocka_unit_test(what_is_doubted_is_tried_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,100 @@
+/* Says when exchanges may be tried, beside all else that is tuned. */
+#include "worker/libsummand/tuning_exchanges.h"
+
+#include "worker/libsummand/tuning_table.h"
+
+#define SHORT_US     250u    /* on the links: what else an operation costs is more than its bytes */
+#define FAR          4.0     /* so much longer than rates say: these are off, and will be found, */
+#define COMING_TIMES 24u     /* or else before so many times of the size are known */
+#define MEET_NS      300000u /* of an operation: ranks meet while few of these are timed */
+#define TABLES_LEFT  8u      /* by trials, for what servers need */
+
+uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning)
+{
+	return tuning->cause == SMD_TUNING_EXCHANGES || tuning->cause == SMD_TUNING_RATES
+		       ? tuning->exchange.wanted
+		       : tuning->exchange.limit;
+}
+
+/* What an operation takes on links of servers that carry so many Mbit/s together. */
+static double link_us(const struct smd_tuning *tuning, uint64_t bytes, double mbps)
+{
+	return 8.0 * tuning->rate.nranks * (double)bytes / mbps;
+}
+
+/* The rates add up to so many Mbit/s. */
+static bool is_for_servers(const struct smd_tuning *tuning, uint64_t bytes, double mbps)
+{
+	return tuning->rate.links_decide && !tuning->exchange.always &&
+	       link_us(tuning, bytes, mbps) > SHORT_US;
+}
+
+bool smd_tuning_is_for_servers(const struct smd_tuning *tuning, uint64_t bytes)
+{
+	return is_for_servers(tuning, bytes, smd_tuning_sum_weights(tuning));
+}
+
+uint32_t smd_tuning_settle_exchanges(const struct smd_tuning *tuning)
+{
+	uint32_t bytes = tuning->exchange.possible ? tuning->exchange.settled : 0;
+	double mbps = 0;
+
+	for (unsigned s = 0; s < tuning->nshards; s++) {
+		mbps += tuning->weights[s];
+	}
+	while (!tuning->back && bytes && is_for_servers(tuning, bytes, mbps)) {
+		bytes /= 2;
+	}
+	return bytes;
+}
+
+/* Others will be known soon, and chunks of these are what the present times are of. */
+static bool rates_are_coming(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	double ns = smd_exchange_choice_served_ns(&tuning->exchange);
+	double us = link_us(tuning, 1ull << tuning->exchange.size, smd_tuning_sum_weights(tuning));
+
+	smd_tuning_list_places(tuning);
+	return tuning->exchange.servers[tuning->exchange.size].count < COMING_TIMES &&
+	       ns >= SMD_MEASURED_RATE_SLICE_NS && ns >= FAR * 1e3 * us &&
+	       smd_measured_rate_is_near(&tuning->rate, tuning->placed, now_ns);
+}
+
+/* Words take some operations to go round, so ranks meet before a trial could begin. But while short
+ * operations are timed there is time enough; and of long ones rates may show that there will be no
+ * trial. */
+bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	double ns = smd_exchange_choice_served_ns(&tuning->exchange);
+
+	if (ns >= MEET_NS && ns < SMD_MEASURED_RATE_SLICE_NS &&
+		smd_exchange_choice_is_near(&tuning->exchange, now_ns)) {
+		return true;
+	}
+	return smd_exchange_choice_is_due(&tuning->exchange, now_ns) &&
+	       !rates_are_coming(tuning, now_ns);
+}
+
+bool smd_tuning_exchanges_go_on(const struct smd_tuning *tuning)
+{
+	return !tuning->exchange.possible || tuning->exchange.doubts ||
+	       smd_exchange_choice_is_on_trial(&tuning->exchange);
+}
+
+/* Where the present times are of other shards or chunks on trial, they say nothing of exchanges. */
+static bool trial_may_begin(const struct smd_tuning *tuning)
+{
+	return tuning->tables >= TABLES_LEFT && !smd_chunk_search_is_on_trial(&tuning->search) &&
+	       !smd_shard_choice_is_on_trial(&tuning->choice);
+}
+
+bool smd_tuning_exchanges_are_next(const struct smd_tuning *tuning, uint64_t now_ns)
+{
+	return trial_may_begin(tuning) && smd_exchange_choice_is_due(&tuning->exchange, now_ns);
+}
+
+bool smd_tuning_exchanges_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	return tuning->met && trial_may_begin(tuning) && !rates_are_coming(tuning, now_ns) &&
+	       smd_exchange_choice_want(&tuning->exchange, now_ns);
+}

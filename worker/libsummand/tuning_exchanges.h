@@ -1,0 +1,34 @@
+/*
+ * When exchanges (exchange_choice.h) may be tried, beside all else that is tuned: trials of either
+ * say nothing of the other (specs/design/exchange.md, Which operations). All on the owner.
+ */
+#ifndef SMD_LIBSUMMAND_TUNING_EXCHANGES_H
+#define SMD_LIBSUMMAND_TUNING_EXCHANGES_H
+
+#include "worker/libsummand/tuning.h"
+
+/* Whether ranks should have met, because exchanges are to be tried. */
+bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns);
+
+/* Operations of so many bytes ranks shall do among themselves, by the table that is wanted. */
+uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning);
+
+/* By rates that were found an operation of so many bytes takes long: then servers, which all links
+ * bring bytes to at once, are as fast as these are, and who sums for the others is not. */
+bool smd_tuning_is_for_servers(const struct smd_tuning *tuning, uint64_t bytes);
+
+/* What ranks shall do among themselves with the rates that are asked for: a trial that is on
+ * compares with what is no more, and what has won may be for servers now. */
+uint32_t smd_tuning_settle_exchanges(const struct smd_tuning *tuning);
+
+/* What ranks do among themselves now says nothing of servers, so these trials wait for nothing
+ * else, and nothing else begins beside them while they get operations. */
+bool smd_tuning_exchanges_go_on(const struct smd_tuning *tuning);
+
+/* A trial of them will begin before others do: when ranks have met, or rates are known. */
+bool smd_tuning_exchanges_are_next(const struct smd_tuning *tuning, uint64_t now_ns);
+
+/* Whether one begins. */
+bool smd_tuning_exchanges_want(struct smd_tuning *tuning, uint64_t now_ns);
+
+#endif
