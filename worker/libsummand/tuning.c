@@ -15,8 +15,7 @@
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
-#define IDLE                                                                                       \
-	8u /* operations that a trial of exchanges could not count: nothing waits for it then */
+#define IDLE         8u   /* operations that a trial of exchanges could not count: nothing waits */
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
