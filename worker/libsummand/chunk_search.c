@@ -10,7 +10,6 @@
 #define DRIFT_NS      (20 * SMD_SECOND_NS) /* until the next search, then */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
-#define LONGEST_NS    (60 * SMD_SECOND_NS) /* a trial without a verdict */
 
 void smd_chunk_search_begin(struct smd_chunk_search *search, int scale, uint64_t now_ns)
 {
@@ -153,21 +152,12 @@ bool smd_chunk_search_is_due(const struct smd_chunk_search *search, uint64_t now
 	return !smd_chunk_search_is_on_trial(search) && now_ns >= search->next_ns;
 }
 
-/* Operations of other sizes may have come since. */
-static bool trial_is_over(struct smd_chunk_search *search, uint64_t now_ns)
-{
-	if (search->trial_ns == 0) {
-		search->trial_ns = now_ns;
-	}
-	return ratio_to_settled(search, SMD_TIMES_MEDIAN) > 0 ||
-	       smd_operation_times_have_lost(&search->times) ||
-	       now_ns - search->trial_ns >= LONGEST_NS;
-}
-
 bool smd_chunk_search_want(struct smd_chunk_search *search, uint64_t now_ns)
 {
 	if (search->scale != search->settled) {
-		return trial_is_over(search, now_ns) && judge_trial(search, now_ns);
+		return (ratio_to_settled(search, SMD_TIMES_MEDIAN) > 0 ||
+			       smd_operation_times_have_lost(&search->times)) &&
+		       judge_trial(search, now_ns);
 	}
 	if (search->candidate != search->settled) {
 		return try_again(search);
@@ -184,6 +174,5 @@ bool smd_chunk_search_want(struct smd_chunk_search *search, uint64_t now_ns)
 void smd_chunk_search_applied(struct smd_chunk_search *search)
 {
 	search->scale = search->wanted;
-	search->trial_ns = 0;
 	smd_chunk_search_forget(search);
 }

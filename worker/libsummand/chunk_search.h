@@ -41,7 +41,6 @@ struct smd_chunk_search {
 	struct smd_operation_times times;
 	uint64_t next_ns;  /* no trial before */
 	uint64_t pause_ns; /* after the next search */
-	uint64_t trial_ns; /* since when this one is looked at; 0: not yet */
 };
 
 /* From that scale on. */

@@ -131,7 +131,8 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes
 
 static bool gets_no_operations(const struct smd_exchange_choice *choice, uint64_t now_ns)
 {
-	return choice->trial.count < SMD_EXCHANGE_TIMES && choice->missed >= MISSED_MOST &&
+	return smd_exchange_choice_is_on_trial(choice) &&
+	       choice->trial.count < SMD_EXCHANGE_TIMES && choice->missed >= MISSED_MOST &&
 	       now_ns - choice->missed_ns >= MISSED_NS;
 }
 
@@ -194,6 +195,8 @@ static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 	if (!lost && times_median(&choice->trial) <=
 			     FASTER * times_median(&choice->servers[choice->size])) {
 		choice->settled = choice->limit;
+		choice->wanted = choice->limit;
+		choice->missed = 0;
 		choice->doubt_ns =
 			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
 		return false;
@@ -224,6 +227,7 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 		return false;
 	}
 	choice->wanted_size = choice->size;
+	choice->wants_doubt = choice->doubts;
 	choice->wanted = choice->doubts ? bytes_of(choice->size) / 2 : bytes_of(choice->size);
 	return true;
 }
@@ -233,10 +237,11 @@ void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
 	choice->limit = choice->wanted;
 	choice->over = false;
 	choice->size = choice->wanted_size;
-	if (choice->always || !choice->possible || choice->doubts) {
+	if (choice->always || !choice->possible || choice->wants_doubt) {
 		choice->settled = choice->limit;
 	}
-	if (choice->doubts) { /* it is tried anew when servers' times are there */
+	if (choice->wants_doubt) { /* it is tried anew when servers' times are there */
+		choice->wants_doubt = false;
 		choice->doubts = false;
 		times_forget(&choice->servers[choice->size]);
 	}
@@ -249,6 +254,7 @@ void smd_exchange_choice_settle(struct smd_exchange_choice *choice, uint32_t byt
 	choice->settled = bytes;
 	choice->limit = bytes;
 	choice->doubts = false;
+	choice->wants_doubt = false;
 	choice->over = false;
 	choice->missed = 0;
 }
@@ -256,9 +262,5 @@ void smd_exchange_choice_settle(struct smd_exchange_choice *choice, uint32_t byt
 void smd_exchange_choice_forget(struct smd_exchange_choice *choice)
 {
 	times_forget(&choice->trial);
-	for (unsigned size = 0; size < SMD_EXCHANGE_SIZES; size++) {
-		if (!smd_exchange_choice_is_on_trial(choice) || size != choice->size) {
-			times_forget(&choice->servers[size]);
-		}
-	}
+	memset(choice->servers, 0, sizeof(choice->servers));
 }

@@ -41,7 +41,8 @@ struct smd_exchange_choice {
 	unsigned missed;  /* operations since the last one that the trial could count, */
 	uint64_t missed_ns; /* the first of them then */
 	bool over;          /* a trial that was lost, until the table that ends it */
-	bool doubts;      /* whether it is still faster */
+	bool doubts;        /* whether it is still faster, */
+	bool wants_doubt;   /* which is what is wanted */
 	uint64_t doubt_ns;       /* that begins then, */
 	uint64_t doubt_pause_ns; /* and so long after the next trial that is won */
 	struct smd_exchange_times trial;
@@ -67,8 +68,8 @@ static inline bool smd_exchange_choice_is_on_trial(const struct smd_exchange_cho
 	return choice->limit != choice->settled;
 }
 
-/* An operation has ended of which a trial learns nothing: others were in flight, or it has another
- * size. Whether that ends the trial. */
+/* An operation has ended; one of which a trial learns something is then told of by
+ * smd_exchange_choice_took(). Whether enough of the others ends the trial. */
 bool smd_exchange_choice_missed(struct smd_exchange_choice *choice, uint64_t now_ns);
 
 /* What operations of the size on trial, or to be, take by servers; 0: nothing is known. */

@@ -12,9 +12,6 @@
 #define FASTER        0.97 /* all of them are */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
-#define LONGEST_NS                                                                                 \
-	(60 * SMD_SECOND_NS) /* a trial without a verdict: other sizes have come since             \
-			      */
 
 void smd_shard_choice_begin(
 	struct smd_shard_choice *choice, uint64_t several, uint64_t single, uint64_t now_ns)
@@ -120,10 +117,6 @@ static bool judge(struct smd_shard_choice *choice, uint64_t now_ns)
 {
 	bool lost = smd_operation_times_have_lost(&choice->times);
 
-	if (choice->trial_ns == 0) {
-		choice->trial_ns = now_ns;
-	}
-	lost = lost || now_ns - choice->trial_ns >= LONGEST_NS;
 	if (!lost && smd_operation_times_ratio(&choice->times, SMD_TIMES_MEDIAN, true) <= 0) {
 		return false;
 	}
@@ -156,7 +149,6 @@ bool smd_shard_choice_want(struct smd_shard_choice *choice, uint64_t now_ns)
 void smd_shard_choice_applied(struct smd_shard_choice *choice)
 {
 	choice->single = choice->wanted;
-	choice->trial_ns = 0;
 	smd_shard_choice_forget(choice);
 }
 

@@ -31,7 +31,6 @@ struct smd_shard_choice {
 	struct smd_operation_times times;
 	uint64_t next_ns;  /* no trial before */
 	uint64_t pause_ns; /* after the next one that is lost */
-	uint64_t trial_ns; /* since when the one that is on is looked at; 0: not yet */
 };
 
 void smd_shard_choice_begin(

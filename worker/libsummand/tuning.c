@@ -16,6 +16,7 @@
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
 #define IDLE         8u   /* operations that a trial of exchanges could not count: nothing waits */
+#define IDLE_NS      (SMD_SECOND_NS / 10) /* or so much time with such */
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
 #define PART_UNKNOWN 0.25 /* of the mean, for a server that another table has left out */
 
@@ -86,6 +87,7 @@ int smd_tuning_create(struct smd_tuning *tuning, unsigned nranks,
 	begin_choices(tuning, now_ns);
 	smd_chunk_search_begin(&tuning->search, scale, now_ns);
 	tuning->looked_ns = now_ns;
+	tuning->counted_ns = now_ns;
 	tuning->waited_ns = smd_pressure_waited_ns();
 	return 0;
 }
@@ -165,6 +167,7 @@ static void take_span(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	uint64_t ns = now_ns - tuning->began_ns;
 	uint64_t bytes = tuning->ended;
+	bool counts = false;
 
 	/* What goes from rank to rank says nothing of servers. */
 	if (!tuning->exchanged && smd_tuning_counts(bytes, tuning->skipped)) {
@@ -174,9 +177,13 @@ static void take_span(struct smd_tuning *tuning, uint64_t now_ns)
 		tell("operations", 0, bytes, ns);
 		smd_rate_trial_took(&tuning->trial, bytes, ns);
 		tuning->fresh |= tuning->trial.factor != 0;
-		tuning->fresh |= smd_chunk_search_took(&tuning->search, bytes, ns);
-		tuning->fresh |= smd_shard_choice_took(&tuning->choice, bytes, ns);
+		counts = smd_chunk_search_took(&tuning->search, bytes, ns);
+		counts |= smd_shard_choice_took(&tuning->choice, bytes, ns);
+		tuning->fresh |= counts;
 		tuning->fresh |= smd_server_choice_took(&tuning->servers, bytes, ns);
+	}
+	if (counts || !smd_tuning_is_on_trial(tuning)) {
+		tuning->counted_ns = now_ns;
 	}
 }
 
@@ -371,6 +378,16 @@ static bool weights_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return wants;
 }
 
+/* It gets operations. Nothing begins beside it then, and what does ends it. */
+static bool exchange_trial_goes_on(const struct smd_tuning *tuning, uint64_t now_ns)
+{
+	const struct smd_exchange_choice *exchange = &tuning->exchange;
+
+	return smd_exchange_choice_is_on_trial(exchange) &&
+	       (exchange->missed == 0 ||
+		       (exchange->missed < IDLE && now_ns - exchange->missed_ns < IDLE_NS));
+}
+
 /* What is wanted first: chunks are cut by rates, so these come before all else of servers. */
 static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 {
@@ -386,9 +403,7 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 		smd_exchange_choice_want(&tuning->exchange, now_ns)) {
 		return true;
 	}
-	if ((smd_exchange_choice_is_on_trial(&tuning->exchange) &&
-		    tuning->exchange.missed < IDLE) ||
-		verdict == SMD_RATE_OPEN) {
+	if (exchange_trial_goes_on(tuning, now_ns) || verdict == SMD_RATE_OPEN) {
 		return false;
 	}
 	tuning->cause = SMD_TUNING_RATES;
@@ -431,7 +446,7 @@ bool smd_tuning_want(struct smd_tuning *tuning, uint64_t now_ns)
 		return false;
 	}
 	smd_tuning_make_table(tuning);
-	if (tuning->cause == SMD_TUNING_RATES) {
+	if (tuning->cause != SMD_TUNING_EXCHANGES) {
 		tuning->exchange.wanted = smd_tuning_settle_exchanges(tuning);
 	}
 	return true;
@@ -487,7 +502,6 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 	memset(tuning->rests, 0, tuning->nshards * sizeof(*tuning->rests));
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES:
-		smd_exchange_choice_settle(&tuning->exchange, tuning->exchange.wanted);
 		apply_rates(tuning, now_ns);
 		break;
 	case SMD_TUNING_WEIGHTS:
@@ -510,6 +524,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		break;
 	}
 	if (tuning->cause != SMD_TUNING_EXCHANGES) {
+		smd_exchange_choice_settle(&tuning->exchange, tuning->exchange.wanted);
 		smd_exchange_choice_forget(&tuning->exchange);
 	}
 	smd_server_choice_forget(&tuning->servers);
@@ -531,4 +546,5 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 void smd_tuning_refused(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	smd_refusals_add(&tuning->refusals, now_ns);
+	tuning->fresh = true; /* what wanted it may see nothing new */
 }

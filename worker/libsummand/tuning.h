@@ -75,6 +75,8 @@ struct smd_tuning {
 	double factor;               /* of all weights, for rates; */
 	bool back;                   /* to what they were before the trial */
 	uint64_t sure;               /* servers that these rates leave one shard of several */
+	uint64_t counted_ns;         /* when a trial of shards or chunks has last counted a span, or
+					none was on */
 	bool fresh;                  /* something has been seen since it was last thought about */
 	struct smd_refusals refusals; /* of its tables */
 	unsigned tables;             /* that may be had, */

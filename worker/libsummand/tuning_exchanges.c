@@ -1,6 +1,7 @@
 /* Says when exchanges may be tried, beside all else that is tuned. */
 #include "worker/libsummand/tuning_exchanges.h"
 
+#include "reduction_server/base/clock.h"
 #include "worker/libsummand/tuning_table.h"
 
 #define SHORT_US     250u    /* on the links: what else an operation costs is more than its bytes */
@@ -8,12 +9,17 @@
 #define COMING_TIMES 24u     /* or else before so many times of the size are known */
 #define MEET_NS      300000u /* of an operation: ranks meet while few of these are timed */
 #define TABLES_LEFT  8u      /* by trials, for what servers need */
+#define OPEN_NS      (2 * SMD_SECOND_NS) /* that a trial of shards or chunks has counted nothing */
 
 uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning)
 {
-	return tuning->cause == SMD_TUNING_EXCHANGES || tuning->cause == SMD_TUNING_RATES
-		       ? tuning->exchange.wanted
-		       : tuning->exchange.limit;
+	return tuning->exchange.wanted;
+}
+
+bool smd_tuning_is_on_trial(const struct smd_tuning *tuning)
+{
+	return smd_chunk_search_is_on_trial(&tuning->search) ||
+	       smd_shard_choice_is_on_trial(&tuning->choice);
 }
 
 /* What an operation takes on links of servers that carry so many Mbit/s together. */
@@ -77,24 +83,28 @@ bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns)
 
 bool smd_tuning_exchanges_go_on(const struct smd_tuning *tuning)
 {
-	return !tuning->exchange.possible || tuning->exchange.doubts ||
+	return !tuning->exchange.possible ||
+	       (tuning->exchange.doubts && tuning->tables > TABLES_LEFT) ||
 	       smd_exchange_choice_is_on_trial(&tuning->exchange);
 }
 
-/* Where the present times are of other shards or chunks on trial, they say nothing of exchanges. */
-static bool trial_may_begin(const struct smd_tuning *tuning)
+/* Where the present times are of other shards or chunks on trial, they say nothing of exchanges.
+ * But a program that has gone over to other sizes leaves such a trial open for good. */
+static bool trial_may_begin(const struct smd_tuning *tuning, uint64_t now_ns)
 {
-	return tuning->tables >= TABLES_LEFT && !smd_chunk_search_is_on_trial(&tuning->search) &&
-	       !smd_shard_choice_is_on_trial(&tuning->choice);
+	return tuning->tables >= TABLES_LEFT &&
+	       (!smd_tuning_is_on_trial(tuning) || now_ns - tuning->counted_ns >= OPEN_NS);
 }
 
 bool smd_tuning_exchanges_are_next(const struct smd_tuning *tuning, uint64_t now_ns)
 {
-	return trial_may_begin(tuning) && smd_exchange_choice_is_due(&tuning->exchange, now_ns);
+	return trial_may_begin(tuning, now_ns) &&
+	       smd_exchange_choice_is_due(&tuning->exchange, now_ns);
 }
 
 bool smd_tuning_exchanges_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	return tuning->met && trial_may_begin(tuning) && !rates_are_coming(tuning, now_ns) &&
+	return tuning->met && trial_may_begin(tuning, now_ns) &&
+	       !rates_are_coming(tuning, now_ns) &&
 	       smd_exchange_choice_want(&tuning->exchange, now_ns);
 }

@@ -13,12 +13,15 @@ bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns);
 /* Operations of so many bytes ranks shall do among themselves, by the table that is wanted. */
 uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning);
 
+/* A trial of shards or of chunks is on. */
+bool smd_tuning_is_on_trial(const struct smd_tuning *tuning);
+
 /* By rates that were found an operation of so many bytes takes long: then servers, which all links
  * bring bytes to at once, are as fast as these are, and who sums for the others is not. */
 bool smd_tuning_is_for_servers(const struct smd_tuning *tuning, uint64_t bytes);
 
-/* What ranks shall do among themselves with the rates that are asked for: a trial that is on
- * compares with what is no more, and what has won may be for servers now. */
+/* What ranks shall do among themselves with the table that is asked for, of servers: a trial that
+ * is on would compare with what is no more, and what has won may be for servers by new rates. */
 uint32_t smd_tuning_settle_exchanges(const struct smd_tuning *tuning);
 
 /* What ranks do among themselves now says nothing of servers, so these trials wait for nothing

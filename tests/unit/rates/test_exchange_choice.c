@@ -256,6 +256,25 @@ static void the_trial_is_of_the_size_that_was_wanted(void **state)
 	assert_int_equal(choice.settled, LARGE);
 }
 
+/* Nor is a larger size won by a doubt about a smaller one that comes meanwhile. */
+static void a_doubt_waits_for_a_trial_that_is_wanted(void **state)
+{
+	(void)state;
+	start(true, false);
+	run_until_changed(&faster, SMALL);
+	run(&faster, SMALL, 20);
+	for (unsigned i = 0; i < 2 + FIRST; i++) {
+		now_ns += 2 * MS;
+		smd_exchange_choice_took(&choice, LARGE, false, 2 * MS, now_ns);
+	}
+	assert_true(smd_exchange_choice_want(&choice, now_ns));
+	choice.doubt_ns = now_ns;
+	smd_exchange_choice_took(&choice, SMALL, true, MS, now_ns);
+	smd_exchange_choice_applied(&choice);
+	assert_int_equal(choice.limit, LARGE);
+	assert_int_equal(choice.settled, SMALL);
+}
+
 static void of_two_sizes_in_turns_each_is_tried(void **state)
 {
 	unsigned changes = 0;
@@ -301,13 +320,6 @@ static void times_are_forgotten(void **state)
 	assert_int_equal(run(&faster, SMALL, 1 + FIRST), 0);
 	smd_exchange_choice_forget(&choice);
 	assert_int_equal(run_until_changed(&faster, SMALL), 2 + FIRST);
-	/* In a trial those of its size stay, and its own begin again. */
-	assert_int_equal(run(&slower, SMALL, 4), 0);
-	smd_exchange_choice_forget(&choice);
-	assert_int_equal(run(&faster, SMALL, 1 + SMD_EXCHANGE_TIMES), 0);
-	assert_int_equal(choice.settled, 0);
-	assert_int_equal(run(&faster, SMALL, 1), 0);
-	assert_int_equal(choice.settled, SMALL);
 }
 
 static void sizes_end_at_4_mib(void **state)
@@ -452,6 +464,7 @@ int main(void)
 		cmocka_unit_test(a_larger_size_is_tried_when_a_smaller_one_has_won),
 		cmocka_unit_test(what_has_won_holds_for_smaller_ones),
 		cmocka_unit_test(the_trial_is_of_the_size_that_was_wanted),
+		cmocka_unit_test(a_doubt_waits_for_a_trial_that_is_wanted),
 		cmocka_unit_test(of_two_sizes_in_turns_each_is_tried),
 		cmocka_unit_test(short_operations_make_one_time_together),
 		cmocka_unit_test(times_are_forgotten),

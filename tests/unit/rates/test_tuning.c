@@ -873,6 +873,55 @@ static void tables_are_left_for_servers(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* One small operation and five large ones in turns: the trial of the small size goes on, and rates
+ * that are ten times off are found all the same. */
+static void rates_are_found_between_operations_of_a_trial(void **state)
+{
+	const unsigned ms[] = {280, 280};
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	unsigned operations = 0;
+	bool wanted = false;
+
+	(void)state;
+	begin_exchange_trial(&tuning, &now);
+	while (operations < 100 && !wanted) {
+		bool small = operations++ % 6 == 0;
+		uint64_t bytes = small ? BYTES : 16 * BYTES;
+
+		smd_tuning_begin(&tuning, bytes, now);
+		now += small ? MS / 10 : (uint64_t)ms[0] * MS;
+		if (small) {
+			smd_tuning_exchanged(&tuning);
+		} else {
+			slices(&tuning, 16, ms);
+		}
+		smd_tuning_end(&tuning, bytes, now);
+		wanted = smd_tuning_want(&tuning, now);
+	}
+	assert_true(wanted);
+	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+	assert_in_range(operations, 1, 20);
+	smd_tuning_destroy(&tuning);
+}
+
+/* What servers get ends a trial that gets no operations: it would compare with times of before. */
+static void a_table_of_servers_ends_a_trial(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	begin_exchange_trial(&tuning, &now);
+	tuning.cause = SMD_TUNING_WEIGHTS;
+	tuning.exchange.wanted = smd_tuning_settle_exchanges(&tuning);
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 0);
+	smd_tuning_applied(&tuning, now);
+	assert_int_equal(tuning.exchange.limit, 0);
+	assert_false(smd_exchange_choice_is_on_trial(&tuning.exchange));
+	smd_tuning_destroy(&tuning);
+}
+
 /* Five long slices, and then operations that are long for another reason and have none. */
 static void exchanges_do_not_wait_for_rates_that_never_come(void **state)
 {
@@ -932,13 +981,12 @@ static void a_trial_of_a_small_size_does_not_hold_up_rates(void **state)
 
 /* Large operations have left a trial of chunks open, and none comes any more. What is doubted then
  * is not left to servers for good. */
-static void what_is_doubted_is_tried_again(void **state)
+static void doubt_beside_open_search(int scale, int candidate)
 {
 	struct smd_tuning tuning;
 	uint64_t now = SMD_SECOND_NS;
 	bool exchanged = false;
 
-	(void)state;
 	begin_exchange_trial(&tuning, &now);
 	smd_exchange_choice_settle(&tuning.exchange, 4096);
 	tuning.exchange.doubt_ns = now + 1;
@@ -947,8 +995,9 @@ static void what_is_doubted_is_tried_again(void **state)
 	smd_tuning_end(&tuning, BYTES, now);
 	tuning.search.times.sizes[4].settled = 2;
 	tuning.search.times.sizes[4].settled_median = 2;
-	tuning.search.wanted = 1;
+	tuning.search.wanted = scale;
 	smd_chunk_search_applied(&tuning.search);
+	tuning.search.candidate = candidate;
 	for (unsigned i = 0; i < 1000000; i++) {
 		exchanged = tuning.exchange.limit >= 4096;
 		smd_tuning_begin(&tuning, 4096, now);
@@ -963,6 +1012,13 @@ static void what_is_doubted_is_tried_again(void **state)
 	}
 	assert_true(exchanged);
 	smd_tuning_destroy(&tuning);
+}
+
+static void what_is_doubted_is_tried_again(void **state)
+{
+	(void)state;
+	doubt_beside_open_search(1, 0);
+	doubt_beside_open_search(0, 1); /* or it has won, and is tried once more */
 }
 
 /* Ranks that cannot exchange refuse a table that says so. */
@@ -1020,6 +1076,8 @@ int main(void)
 		cmocka_unit_test(what_is_asked_for_stays_while_ranks_agree),
 		cmocka_unit_test(ranks_meet_while_operations_are_timed),
 		cmocka_unit_test(tables_are_left_for_servers),
+		cmocka_unit_test(rates_are_found_between_operations_of_a_trial),
+		cmocka_unit_test(a_table_of_servers_ends_a_trial),
 		cmocka_unit_test(exchanges_do_not_wait_for_rates_that_never_come),
 		cmocka_unit_test(a_trial_of_a_small_size_does_not_hold_up_rates),
 		cmocka_unit_test(what_is_doubted_is_tried_again),
