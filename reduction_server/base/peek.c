@@ -1,6 +1,7 @@
 /* Has the kernel copy from the process to itself. */
 #include "reduction_server/base/peek.h"
 
+#include <errno.h>
 #include <stdint.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -19,6 +20,18 @@ bool smd_peek(const struct iovec *from, unsigned n, void *to, size_t bytes)
 	const struct iovec into = {.iov_base = to, .iov_len = bytes};
 
 	return process_vm_readv(own_number(), &into, 1, from, n, 0) == (ssize_t)bytes;
+}
+
+bool smd_poke(void *to, const void *from, size_t bytes)
+{
+	const struct iovec here = {.iov_base = (void *)from, .iov_len = bytes};
+	const struct iovec there = {.iov_base = to, .iov_len = bytes};
+	ssize_t put = process_vm_writev(own_number(), &here, 1, &there, 1, 0);
+
+	if (put >= 0 && put < (ssize_t)bytes) {
+		errno = EFAULT; /* behind what it has written */
+	}
+	return put == (ssize_t)bytes;
 }
 
 bool smd_peek_works(void)

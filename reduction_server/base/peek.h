@@ -1,6 +1,6 @@
 /*
- * Reads memory that may not be there: the kernel does, and says so where a processor's read would
- * end the process.
+ * Reads, and writes, memory that may not be there: the kernel does, and says so where a processor
+ * would end the process.
  */
 #ifndef SMD_BASE_PEEK_H
 #define SMD_BASE_PEEK_H
@@ -14,6 +14,9 @@ bool smd_peek_works(void);
 
 /* The n places into `to`, which has room for all. False: some cannot be read. */
 bool smd_peek(const struct iovec *from, unsigned n, void *to, size_t bytes);
+
+/* Copies. False, with errno: EFAULT, or what forbids the process to ask the kernel. */
+bool smd_poke(void *to, const void *from, size_t bytes);
 
 /* Whether all of it is mapped: no page is touched, and one may be such that it cannot be read. A
  * microsecond, where to read a byte of each page takes 0.3 us for a page that is in no cache. */

@@ -131,6 +131,9 @@ struct smd_lane_callbacks {
 		void *owner, const struct smd_frame *frame, void *payload, struct smd_error *error);
 	/* The lane has ended: err is -errno, reason a phrase such as "connection reset by peer". */
 	void (*on_closed)(void *owner, int err, const char *reason);
+	/* *payload may be memory that cannot be written: of one of more than a page the lane then
+	 * ends with -EFAULT, and no processor writes there. Not by every transport. */
+	bool callers_memory;
 };
 
 struct smd_lane_counts {

@@ -489,4 +489,5 @@ static const struct smd_lane_callbacks remote_callbacks = {
 	.on_header = smd_remote_on_header,
 	.on_frame = smd_remote_on_frame,
 	.on_closed = remote_on_closed,
+	.callers_memory = true,
 };

@@ -6,12 +6,13 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <linux/sockios.h>
 #include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -77,6 +78,34 @@ static void a_stream_may_come_byte_by_byte(void **state)
 	}
 	assert_int_equal(link->far.frames, 3);
 	assert_memory_equal(link->far.room, "abcde", 5);
+	close(fd);
+}
+
+/* What was read ahead with a small frame is put there by the kernel, too: a processor that wrote it
+ * would end the process. */
+static void memory_that_cannot_be_written_ends_the_lane(void **state)
+{
+	enum { BYTES = 5000 };
+	struct link *link = *state;
+	struct smd_lane_callbacks careful = link_callbacks;
+	struct smd_frame small = {.kind = SMD_FRAME_JOIN};
+	struct smd_frame frame = {.kind = SMD_FRAME_RESULT, .length = BYTES};
+	uint8_t bytes[2 * SMD_FRAME_SIZE + BYTES] = {0};
+	uint8_t *room = link->far.room;
+	int fd = raw_connect(link);
+
+	careful.callers_memory = true;
+	RUN_UNTIL(link, link->far.lane != NULL);
+	((struct tcp_lane *)link->far.lane)->callbacks = &careful;
+	link->far.room = mmap(NULL, BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	smd_frame_encode(&small, bytes);
+	smd_frame_encode(&frame, bytes + SMD_FRAME_SIZE);
+	assert_int_equal(write(fd, bytes, sizeof(bytes)), sizeof(bytes));
+	RUN_UNTIL(link, link->far.closed);
+	assert_int_equal(link->far.err, -EFAULT);
+	assert_int_equal(link->far.frames, 1);
+	munmap(link->far.room, BYTES);
+	link->far.room = room;
 	close(fd);
 }
 
@@ -239,6 +268,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		STREAM_TEST(the_rest_of_a_payload_can_be_redirected, "tcp"),
 		STREAM_TEST(a_stream_may_come_byte_by_byte, "tcp"),
+		STREAM_TEST(memory_that_cannot_be_written_ends_the_lane, "tcp"),
 		STREAM_TEST(what_is_no_frame_ends_the_lane, "tcp"),
 		STREAM_TEST(half_a_frame_is_none, "tcp"),
 		STREAM_TEST(an_end_that_takes_nothing_for_long_has_timed_out, "tcp"),
