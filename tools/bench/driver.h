@@ -23,8 +23,9 @@ struct driver {
 };
 
 /* Measures each of the sizes in the plan, BYTES:WARMUPS:OPERATIONS:LIMIT_US,... with so many
- * operations, or, if that is 0, with as many as fit into the budget. A size whose warm-up takes longer than its limit is not measured, and neither
- * are larger ones when it takes twice as long. Rank 0 prints a line of JSON for each size. */
+ * operations, or, if that is 0, with as many as fit into the budget. A size whose warm-up takes
+ * longer than its limit is not measured, and neither are larger ones when it takes twice as long.
+ * Rank 0 prints a line of JSON for each size. */
 void driver_run(struct driver *driver, const char *plan, double budget_s);
 
 #ifdef __cplusplus

@@ -16,7 +16,7 @@ SCRATCH = "/run/scratch"
 SERVER_PORT = 2222
 PLAIN_PORT = 2223
 PATIENCE_S = 120
-FIRST_WARMUPS = 5       # of a program that begins, as summand-perf has it by default
+FIRST_WARMUPS = 5       # of a program that begins, as summand-perf has with --iters
 LARGE = 16 << 20        # from here one warm-up is enough, the smaller sizes before have done the rest
 MPI_ALGORITHMS = {4: "ring", 3: "recursive_doubling", 6: "rabenseifner", 5: "segmented_ring",
                   1: "basic_linear", 2: "nonoverlapping"}

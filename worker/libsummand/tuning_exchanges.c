@@ -71,14 +71,16 @@ static bool rates_are_coming(struct smd_tuning *tuning, uint64_t now_ns)
  * trial. */
 bool smd_tuning_should_meet(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	double ns = smd_exchange_choice_served_ns(&tuning->exchange);
+	double ns;
 
-	if (ns >= MEET_NS && ns < SMD_MEASURED_RATE_SLICE_NS &&
-		smd_exchange_choice_is_near(&tuning->exchange, now_ns)) {
-		return true;
+	if (smd_exchange_choice_is_due(&tuning->exchange, now_ns)) {
+		return !rates_are_coming(tuning, now_ns);
 	}
-	return smd_exchange_choice_is_due(&tuning->exchange, now_ns) &&
-	       !rates_are_coming(tuning, now_ns);
+	if (!smd_exchange_choice_is_near(&tuning->exchange, now_ns)) { /* as with most operations */
+		return false;
+	}
+	ns = smd_exchange_choice_served_ns(&tuning->exchange);
+	return ns >= MEET_NS && ns < SMD_MEASURED_RATE_SLICE_NS;
 }
 
 bool smd_tuning_exchanges_go_on(const struct smd_tuning *tuning)

@@ -39,8 +39,8 @@ struct perf_settings {
 	int wire_given;
 	unsigned op;
 	int zeros; /* percent of each input that are zeros */
-	int iters; /* PERF_BY_SIZE: */
-	int warmup;   /* the same */
+	int iters; /* of each size, or PERF_BY_SIZE */
+	int warmup;   /* before these, the same */
 	int inflight; /* operations at the same time */
 	int rolling;  /* always as many, not all again when all have ended */
 	int comms;    /* communicators that they are dealt to */

@@ -16,9 +16,8 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
-#include "reduction_server/transport/tcp/tcp.h"
-
 #include "reduction_server/base/peek.h"
+#include "reduction_server/transport/tcp/tcp.h"
 #include "reduction_server/transport/tcp/tls.h"
 #include "reduction_server/transport/tcp/zeros.h"
 

@@ -7,33 +7,12 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <string.h>
 
 #include <cmocka.h>
 
 #include "reduction_server/base/clock.h"
+#include "tests/unit/rates/tuning_setup.h"
 #include "worker/libsummand/tuning.h"
-#include "worker/libsummand/tuning_exchanges.h"
-
-enum { BYTES = 1 << 20, MS = 1000000 };
-
-/* What processors have been waited for, whatever else this machine does. */
-static uint64_t waited_ns;
-
-uint64_t __wrap_smd_pressure_waited_ns(void);
-
-uint64_t __wrap_smd_pressure_waited_ns(void)
-{
-	return waited_ns;
-}
-
-static void start(struct smd_tuning *tuning, uint32_t first, uint32_t second, int scale)
-{
-	const struct smd_tuning_shard shards[] = {
-		{0, first, true, 0, false}, {1, second, true, 0, false}};
-
-	assert_int_equal(smd_tuning_create(tuning, 4, shards, 2, scale, SMD_SECOND_NS), 0);
-}
 
 /* Operations of 1 ms for so long; how often another table was wanted, and each time refused. */
 static unsigned run_skipping(
@@ -66,7 +45,7 @@ static void operations_of_zeros_say_nothing(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 0);
+	tuning_start(&tuning, 10000, 10000, 0);
 	assert_int_equal(run_skipping(&tuning, &now, 900, BYTES / 8 + 1), 0);
 	assert_int_equal(run_skipping(&tuning, &now, 900, BYTES / 8), 1);
 	smd_tuning_destroy(&tuning);
@@ -78,7 +57,7 @@ static void what_is_refused_rests(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 0);
+	tuning_start(&tuning, 10000, 10000, 0);
 	assert_int_equal(run(&tuning, &now, 900), 1);
 	assert_int_equal(run(&tuning, &now, 1000), 1); /* after a second, */
 	assert_int_equal(run(&tuning, &now, 1000), 0); /* and then after two */
@@ -100,23 +79,15 @@ static void it_is_asked_for_again_while_windows_give_way(void **state)
 	assert_int_equal(refusals.next_ns, 101 * SMD_SECOND_NS);
 }
 
-/* An operation of which each shard has come in so many chunks after so many milliseconds. */
-static void slices(struct smd_tuning *tuning, unsigned chunks, const unsigned ms[2])
-{
-	for (unsigned s = 0; s < 2; s++) {
-		smd_tuning_slice(tuning, s, chunks, BYTES, (uint64_t)ms[s] * MS);
-	}
-}
-
 static void rates_come_first_and_keep_proportions(void **state)
 {
 	const unsigned ms[] = {20, 40}; /* 4 MiB in so long: 1.7 and 0.8 Gbit/s */
 	struct smd_tuning tuning;
 
 	(void)state;
-	start(&tuning, 40000, 20000, 1);
+	tuning_start(&tuning, 40000, 20000, 1);
 	for (unsigned i = 0; i < 5; i++) {
-		slices(&tuning, 16, ms);
+		tuning_slices(&tuning, 16, ms);
 	}
 	assert_true(smd_tuning_want(&tuning, SMD_SECOND_NS));
 	assert_in_range(tuning.weights[0], 1600, 1700);
@@ -124,7 +95,7 @@ static void rates_come_first_and_keep_proportions(void **state)
 	assert_int_equal(tuning.scale, 0);
 	smd_tuning_applied(&tuning, SMD_SECOND_NS);
 	for (unsigned i = 0; i < 5; i++) {
-		slices(&tuning, 16, ms);
+		tuning_slices(&tuning, 16, ms);
 	}
 	assert_false(smd_tuning_want(&tuning, SMD_SECOND_NS)); /* they are right now */
 	smd_tuning_destroy(&tuning);
@@ -137,7 +108,7 @@ static void a_small_operation_is_not_what_the_program_does(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 0);
+	tuning_start(&tuning, 10000, 10000, 0);
 	run(&tuning, &now, 10);
 	assert_int_equal(tuning.usual, BYTES);
 	for (unsigned i = 0; i < 100; i++) {
@@ -156,7 +127,7 @@ static bool wants_within(struct smd_tuning *tuning, uint64_t *now_ns, unsigned m
 
 	for (unsigned i = 0; i < most; i++) {
 		smd_tuning_begin(tuning, BYTES, *now_ns);
-		slices(tuning, 16, ms);
+		tuning_slices(tuning, 16, ms);
 		*now_ns += (uint64_t)ms_each * MS;
 		smd_tuning_end(tuning, BYTES, *now_ns);
 		if (smd_tuning_want(tuning, *now_ns)) {
@@ -174,7 +145,7 @@ static void rates_that_make_operations_slower_are_taken_back(void **state)
 	uint64_t back;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 1);
+	tuning_start(&tuning, 10000, 10000, 1);
 	assert_true(wants_within(&tuning, &now, 40, 5));
 	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
 	assert_in_range(tuning.weights[0], 950, 1050);
@@ -210,7 +181,7 @@ static bool overlapping_want_within(
 	const unsigned ms[] = {33, 33};
 
 	for (unsigned i = 0; i < most; i++) {
-		slices(tuning, 16, ms);
+		tuning_slices(tuning, 16, ms);
 		*now_ns += (uint64_t)ms_each * MS;
 		smd_tuning_end(tuning, BYTES, *now_ns);
 		smd_tuning_begin(tuning, BYTES, *now_ns);
@@ -229,7 +200,7 @@ static void operations_that_always_overlap_are_judged(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 1);
+	tuning_start(&tuning, 10000, 10000, 1);
 	for (unsigned i = 0; i < TOGETHER; i++) {
 		smd_tuning_begin(&tuning, BYTES, now);
 	}
@@ -252,7 +223,7 @@ static void the_rest_of_what_overlapped_says_nothing(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 1);
+	tuning_start(&tuning, 10000, 10000, 1);
 	smd_tuning_begin(&tuning, BYTES, now);
 	smd_tuning_begin(&tuning, BYTES, now);
 	smd_tuning_end(&tuning, BYTES, now += 10 * MS);
@@ -272,7 +243,7 @@ static void a_barrier_is_not_what_the_program_does(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 0);
+	tuning_start(&tuning, 10000, 10000, 0);
 	run(&tuning, &now, 10);
 	for (unsigned i = 0; i < 100; i++) {
 		smd_tuning_begin(&tuning, 0, now);
@@ -290,7 +261,7 @@ static void spans_begin_with_what_is_known(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 1);
+	tuning_start(&tuning, 10000, 10000, 1);
 	for (unsigned i = 0; i < TOGETHER; i++) {
 		smd_tuning_begin(&tuning, 0, now);
 	}
@@ -311,7 +282,7 @@ static void a_large_operation_does_not_stay_the_measure(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 1);
+	tuning_start(&tuning, 10000, 10000, 1);
 	smd_tuning_begin(&tuning, 1024ull * BYTES, now);
 	smd_tuning_begin(&tuning, BYTES, now);
 	smd_tuning_end(&tuning, 1024ull * BYTES, now += MS);
@@ -331,7 +302,7 @@ static void a_trial_waits_for_operations_that_count(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 0);
+	tuning_start(&tuning, 10000, 10000, 0);
 	assert_true(wants_within(&tuning, &now, 4000, 5));
 	smd_tuning_applied(&tuning, now);
 	assert_false(wants_within(&tuning, &now, 7000, 2));
@@ -348,7 +319,7 @@ static void rates_that_cost_nothing_stay(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 0);
+	tuning_start(&tuning, 10000, 10000, 0);
 	assert_true(wants_within(&tuning, &now, 40, 5));
 	smd_tuning_applied(&tuning, now);
 	assert_true(wants_within(&tuning, &now, 45, 1000)); /* within what times scatter by */
@@ -418,9 +389,9 @@ static void little_pieces_are_put_together(void **state)
 	unsigned operations = 0;
 
 	(void)state;
-	start(&tuning, 10000, 10000, 0);
+	tuning_start(&tuning, 10000, 10000, 0);
 	while (!smd_tuning_want(&tuning, SMD_SECOND_NS) && operations < 100) {
-		slices(&tuning, 3, ms);
+		tuning_slices(&tuning, 3, ms);
 		operations++;
 	}
 	assert_in_range(operations, 15, 25); /* five times 20 ms of the slower one */
@@ -438,11 +409,11 @@ static int first_scale(unsigned hundredths)
 	unsigned operations = 0;
 	int scale;
 
-	start(&tuning, 10000, 10000, 0);
+	tuning_start(&tuning, 10000, 10000, 0);
 	do {
 		smd_tuning_begin(&tuning, BYTES, now);
 		now += MS;
-		waited_ns += hundredths * (MS / 100);
+		tuning_waited_ns += hundredths * (MS / 100);
 		smd_tuning_end(&tuning, BYTES, now);
 	} while (!smd_tuning_want(&tuning, now) && ++operations < 1000);
 	assert_in_range(operations, 90, 110); /* a tenth of a second tells */
@@ -593,456 +564,6 @@ static void shards_on_several_networks_stay(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
-/* Some operations of 2 ms by servers and 1 ms as exchanges, so many at a time: whether another
- * limit of exchanges is wanted after one. */
-static bool exchange_is_wanted(struct smd_tuning *tuning, uint64_t *now, unsigned together)
-{
-	for (unsigned i = 0; i < 5000; i++) {
-		bool exchanged = BYTES <= tuning->exchange.limit;
-
-		for (unsigned k = 0; k < together; k++) {
-			smd_tuning_begin(tuning, BYTES, *now);
-		}
-		*now += exchanged ? MS : 2 * MS;
-		for (unsigned k = 0; k < together; k++) {
-			if (exchanged) {
-				smd_tuning_exchanged(tuning);
-			}
-			smd_tuning_end(tuning, BYTES, *now);
-		}
-		if (smd_tuning_want(tuning, *now)) {
-			if (tuning->cause == SMD_TUNING_EXCHANGES) {
-				return true;
-			}
-			smd_tuning_refused(tuning, *now);
-		}
-	}
-	return false;
-}
-
-static void operations_alone_say_who_should_do_them(void **state)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	uint64_t usual;
-
-	(void)state;
-	start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
-	tuning.exchange.doubt_pause_ns = 1000000 * SMD_SECOND_NS;
-	assert_false(exchange_is_wanted(&tuning, &now, 2));
-	assert_false(tuning.exchange.seen);
-	assert_false(exchange_is_wanted(&tuning, &now, 1)); /* ranks have not met */
-	assert_true(smd_exchange_choice_is_due(&tuning.exchange, now));
-	tuning.met = true;
-	assert_true(exchange_is_wanted(&tuning, &now, 1));
-	assert_int_equal(smd_tuning_exchange_bytes(&tuning), BYTES);
-	smd_tuning_applied(&tuning, now);
-	usual = tuning.usual;
-	assert_false(exchange_is_wanted(&tuning, &now, 1));
-	assert_int_equal(tuning.exchange.settled, BYTES);
-	assert_int_equal(tuning.usual, usual); /* these say nothing of servers */
-	/* Tables for another reason have the same. */
-	tuning.cause = SMD_TUNING_WEIGHTS;
-	assert_int_equal(smd_tuning_exchange_bytes(&tuning), BYTES);
-	smd_tuning_destroy(&tuning);
-}
-
-/* All links bring servers their bytes at once. Who sums for the others is slower, and need not be
- * tried. */
-static void where_links_decide_servers_do_what_takes_long(void **state)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-
-	(void)state;
-	start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
-	tuning.met = true;
-	tuning.rate.links_decide = true;
-	assert_false(exchange_is_wanted(&tuning, &now, 1));
-	assert_false(smd_exchange_choice_is_due(&tuning.exchange, now));
-	tuning.rate.links_decide = false;
-	assert_true(exchange_is_wanted(&tuning, &now, 1));
-	smd_tuning_destroy(&tuning);
-}
-
-/* By servers until a trial is on, which ranks have met for. */
-static void begin_exchange_trial(struct smd_tuning *tuning, uint64_t *now)
-{
-	start(tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning->exchange, true, false, 0);
-	tuning->met = true;
-	assert_true(exchange_is_wanted(tuning, now, 1));
-	smd_tuning_applied(tuning, *now);
-	assert_true(smd_exchange_choice_is_on_trial(&tuning->exchange));
-}
-
-/* Five slices of each shard, all of 40 ms: 1.7 Gbit/s together, where 20 are believed. */
-static void slices_of_a_slow_link(struct smd_tuning *tuning)
-{
-	const unsigned ms[] = {40, 40};
-
-	for (unsigned i = 0; i < 5; i++) {
-		slices(tuning, 16, ms);
-	}
-}
-
-/* What exchanges are compared with were operations in chunks of another rate. On a link of 1 Gbit/s
- * that declared 10 a trial went on beside the rate's, which waited for operations by servers: none
- * came, so for a minute nobody said that exchanges were slower by a half. */
-static void rates_end_exchanges_that_are_slower(void **state)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	bool wanted = false;
-
-	(void)state;
-	begin_exchange_trial(&tuning, &now);
-	smd_exchange_choice_settle(&tuning.exchange, BYTES);
-	slices_of_a_slow_link(&tuning);
-	for (unsigned i = 0; i < 20 && !wanted; i++) {
-		smd_tuning_begin(&tuning, BYTES, now);
-		now += MS;
-		smd_tuning_exchanged(&tuning);
-		smd_tuning_end(&tuning, BYTES, now);
-		wanted = smd_tuning_want(&tuning, now);
-	}
-	assert_true(wanted);
-	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
-	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 8 << 10); /* 0.25 ms of 1.7 Gbit/s */
-	smd_tuning_applied(&tuning, now);
-	assert_int_equal(tuning.exchange.limit, 8 << 10);
-	assert_false(smd_exchange_choice_is_on_trial(&tuning.exchange));
-	smd_tuning_destroy(&tuning);
-}
-
-/* Whether operations of 12 ms by servers that declare so much lead to rates or to exchanges. */
-static enum smd_tuning_cause first_cause(uint32_t mbps)
-{
-	const unsigned ms[] = {12, 12};
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	bool wanted = false;
-
-	start(&tuning, mbps, mbps, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
-	tuning.met = true;
-	for (unsigned i = 0; i < 30 && !wanted; i++) {
-		smd_tuning_begin(&tuning, BYTES, now);
-		now += (uint64_t)ms[0] * MS;
-		slices(&tuning, 1, ms);
-		smd_tuning_end(&tuning, BYTES, now);
-		wanted = smd_tuning_want(&tuning, now);
-	}
-	assert_true(wanted);
-	smd_tuning_destroy(&tuning);
-	return tuning.cause;
-}
-
-/* Operations that take far longer than links that carry what they declare show that these do not,
- * before a trial could say something right. Others do not wait. */
-static void exchanges_wait_for_rates_that_are_coming(void **state)
-{
-	(void)state;
-	assert_int_equal(first_cause(30000), SMD_TUNING_RATES);
-	assert_int_equal(first_cause(3000), SMD_TUNING_EXCHANGES);
-}
-
-/* A program that does something else leaves nothing on trial, and nothing waits for that. */
-static void a_trial_without_operations_ends(void **state)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-
-	(void)state;
-	begin_exchange_trial(&tuning, &now);
-	assert_true(exchange_is_wanted(&tuning, &now, 2));
-	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 0);
-	smd_tuning_applied(&tuning, now);
-	assert_false(smd_exchange_choice_is_on_trial(&tuning.exchange));
-	smd_tuning_destroy(&tuning);
-}
-
-/* Or else the trial of chunks would wait for operations by servers, and these for it. */
-static void what_was_won_is_doubted_beside_other_trials(void **state)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-
-	(void)state;
-	begin_exchange_trial(&tuning, &now);
-	tuning.exchange.settled = tuning.exchange.limit;
-	tuning.exchange.doubt_ns = now + 1;
-	tuning.search.wanted = 1;
-	smd_chunk_search_applied(&tuning.search);
-	assert_true(smd_chunk_search_is_on_trial(&tuning.search));
-	assert_true(exchange_is_wanted(&tuning, &now, 1));
-	assert_int_equal(smd_tuning_exchange_bytes(&tuning), BYTES / 2);
-	smd_tuning_destroy(&tuning);
-}
-
-/* Words go round while operations begin, and each asks whether ranks should meet. */
-static void what_is_asked_for_stays_while_ranks_agree(void **state)
-{
-	const struct smd_tuning_shard shards[] = {
-		{0, 30000, true, 0, false}, {1, 0, true, 0, false}, {2, 30000, true, 0, false}};
-	const unsigned ms[] = {12, 12};
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	bool wanted = false;
-	uint32_t asked[3];
-
-	(void)state;
-	assert_int_equal(smd_tuning_create(&tuning, 4, shards, 3, 0, now), 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
-	for (unsigned i = 0; i < 30 && !wanted; i++) {
-		smd_tuning_begin(&tuning, BYTES, now);
-		now += (uint64_t)ms[0] * MS;
-		slices(&tuning, 1, ms);
-		smd_tuning_end(&tuning, BYTES, now);
-		(void)smd_tuning_should_meet(&tuning, now);
-		wanted = smd_tuning_want(&tuning, now);
-	}
-	assert_true(wanted);
-	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
-	memcpy(asked, tuning.weights, sizeof(asked));
-	(void)smd_tuning_should_meet(&tuning, now); /* the next operation begins */
-	smd_tuning_applied(&tuning, now);
-	for (unsigned s = 0; s < 3; s++) {
-		assert_int_equal(tuning.shards[s].weight, asked[s]);
-	}
-	assert_int_equal(tuning.balance.nshards, 2);
-	smd_tuning_destroy(&tuning);
-}
-
-/* Whether ranks should meet when so many operations of so long have ended. */
-static bool should_meet_after(unsigned operations, uint64_t each_ns)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	bool should;
-
-	start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
-	for (unsigned i = 0; i < operations; i++) {
-		smd_tuning_begin(&tuning, BYTES, now);
-		now += each_ns;
-		smd_tuning_end(&tuning, BYTES, now);
-	}
-	should = smd_tuning_should_meet(&tuning, now);
-	smd_tuning_destroy(&tuning);
-	return should;
-}
-
-/* Two say nothing; then one of 1 ms at least is a time, and three are enough for a trial. */
-static void ranks_meet_while_operations_are_timed(void **state)
-{
-	(void)state;
-	assert_false(should_meet_after(2, MS));
-	assert_true(should_meet_after(3, MS));
-	assert_false(should_meet_after(2 + 29, MS / 10)); /* short ones leave time enough */
-	assert_true(should_meet_after(2 + 30, MS / 10));
-	assert_false(should_meet_after(4, 6 * MS)); /* of long ones rates may be found */
-	assert_true(should_meet_after(5, 6 * MS));
-}
-
-/* Trials of exchanges leave tables for what servers need. */
-static void tables_are_left_for_servers(void **state)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-
-	(void)state;
-	start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
-	tuning.met = true;
-	tuning.search.next_ns = UINT64_MAX;
-	tuning.tables = 7;
-	for (unsigned i = 0; i < 100; i++) {
-		tuning.tables_ns = now;
-		smd_tuning_begin(&tuning, BYTES, now);
-		now += 2 * MS;
-		smd_tuning_end(&tuning, BYTES, now);
-		assert_false(smd_tuning_want(&tuning, now));
-	}
-	tuning.tables = 8;
-	tuning.fresh = true;
-	assert_true(smd_tuning_want(&tuning, now));
-	assert_int_equal(tuning.cause, SMD_TUNING_EXCHANGES);
-	smd_tuning_destroy(&tuning);
-}
-
-/* One small operation and five large ones in turns: the trial of the small size goes on, and rates
- * that are ten times off are found all the same. */
-static void rates_are_found_between_operations_of_a_trial(void **state)
-{
-	const unsigned ms[] = {280, 280};
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	unsigned operations = 0;
-	bool wanted = false;
-
-	(void)state;
-	begin_exchange_trial(&tuning, &now);
-	while (operations < 100 && !wanted) {
-		bool small = operations++ % 6 == 0;
-		uint64_t bytes = small ? BYTES : 16 * BYTES;
-
-		smd_tuning_begin(&tuning, bytes, now);
-		now += small ? MS / 10 : (uint64_t)ms[0] * MS;
-		if (small) {
-			smd_tuning_exchanged(&tuning);
-		} else {
-			slices(&tuning, 16, ms);
-		}
-		smd_tuning_end(&tuning, bytes, now);
-		wanted = smd_tuning_want(&tuning, now);
-	}
-	assert_true(wanted);
-	assert_int_equal(tuning.cause, SMD_TUNING_RATES);
-	assert_in_range(operations, 1, 20);
-	smd_tuning_destroy(&tuning);
-}
-
-/* What servers get ends a trial that gets no operations: it would compare with times of before. */
-static void a_table_of_servers_ends_a_trial(void **state)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-
-	(void)state;
-	begin_exchange_trial(&tuning, &now);
-	tuning.cause = SMD_TUNING_WEIGHTS;
-	tuning.exchange.wanted = smd_tuning_settle_exchanges(&tuning);
-	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 0);
-	smd_tuning_applied(&tuning, now);
-	assert_int_equal(tuning.exchange.limit, 0);
-	assert_false(smd_exchange_choice_is_on_trial(&tuning.exchange));
-	smd_tuning_destroy(&tuning);
-}
-
-/* Five long slices, and then operations that are long for another reason and have none. */
-static void exchanges_do_not_wait_for_rates_that_never_come(void **state)
-{
-	const unsigned ms[] = {12, 12};
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	bool wanted = false;
-
-	(void)state;
-	start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
-	tuning.met = true;
-	for (unsigned i = 0; i < 5; i++) {
-		smd_tuning_begin(&tuning, BYTES, now);
-		now += (uint64_t)ms[0] * MS;
-		slices(&tuning, 1, ms);
-		smd_tuning_end(&tuning, BYTES, now);
-	}
-	smd_exchange_choice_forget(&tuning.exchange);
-	for (unsigned i = 0; i < 100000 && !wanted; i++) {
-		smd_tuning_begin(&tuning, 4096, now);
-		now += 6 * MS;
-		smd_tuning_end(&tuning, 4096, now);
-		wanted = smd_tuning_want(&tuning, now);
-	}
-	assert_true(wanted);
-	smd_tuning_destroy(&tuning);
-}
-
-/* Nor are rates that are ten times off left for its sake while 64 operations of 0.3 s end. */
-static void a_trial_of_a_small_size_does_not_hold_up_rates(void **state)
-{
-	const unsigned ms[] = {280, 280};
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	unsigned operations = 0;
-	bool wanted = false;
-
-	(void)state;
-	begin_exchange_trial(&tuning, &now);
-	while (operations < 1000 && !(wanted && tuning.cause == SMD_TUNING_RATES)) {
-		smd_tuning_begin(&tuning, 16 << 20, now);
-		now += (uint64_t)ms[0] * MS;
-		for (unsigned s = 0; s < 2; s++) {
-			smd_tuning_slice(&tuning, s, 16, 8 << 20, (uint64_t)ms[s] * MS);
-		}
-		smd_tuning_end(&tuning, 16 << 20, now);
-		operations++;
-		wanted = smd_tuning_want(&tuning, now);
-		if (wanted && tuning.cause != SMD_TUNING_RATES) {
-			smd_tuning_applied(&tuning, now);
-		}
-	}
-	assert_in_range(operations, 1, 20);
-	smd_tuning_destroy(&tuning);
-}
-
-/* Large operations have left a trial of chunks open, and none comes any more. What is doubted then
- * is not left to servers for good. */
-static void doubt_beside_open_search(int scale, int candidate)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-	bool exchanged = false;
-
-	begin_exchange_trial(&tuning, &now);
-	smd_exchange_choice_settle(&tuning.exchange, 4096);
-	tuning.exchange.doubt_ns = now + 1;
-	smd_tuning_begin(&tuning, BYTES, now); /* times that a trial of chunks waits for */
-	now += 2 * MS;
-	smd_tuning_end(&tuning, BYTES, now);
-	tuning.search.times.sizes[4].settled = 2;
-	tuning.search.times.sizes[4].settled_median = 2;
-	tuning.search.wanted = scale;
-	smd_chunk_search_applied(&tuning.search);
-	tuning.search.candidate = candidate;
-	for (unsigned i = 0; i < 1000000; i++) {
-		exchanged = tuning.exchange.limit >= 4096;
-		smd_tuning_begin(&tuning, 4096, now);
-		now += exchanged ? MS / 2 : MS;
-		if (exchanged) {
-			smd_tuning_exchanged(&tuning);
-		}
-		smd_tuning_end(&tuning, 4096, now);
-		if (smd_tuning_want(&tuning, now)) {
-			smd_tuning_applied(&tuning, now);
-		}
-	}
-	assert_true(exchanged);
-	smd_tuning_destroy(&tuning);
-}
-
-static void what_is_doubted_is_tried_again(void **state)
-{
-	(void)state;
-	doubt_beside_open_search(1, 0);
-	doubt_beside_open_search(0, 1); /* or it has won, and is tried once more */
-}
-
-/* Ranks that cannot exchange refuse a table that says so. */
-static void old_rates_come_back_without_exchanges_that_cannot_be(void **state)
-{
-	struct smd_tuning tuning;
-	uint64_t now = SMD_SECOND_NS;
-
-	(void)state;
-	begin_exchange_trial(&tuning, &now);
-	smd_exchange_choice_settle(&tuning.exchange, BYTES);
-	tuning.before[0] = tuning.before[1] = 10000;
-	tuning.trial.factor = 0.1;
-	tuning.trial.since_ns = now;
-	tuning.trial.seen = 100;
-	tuning.trial.before[160] = 1;
-	tuning.trial.now[160] = 2;
-	smd_exchange_choice_stop(&tuning.exchange);
-	tuning.fresh = true;
-	assert_true(smd_tuning_want(&tuning, now));
-	assert_int_equal(smd_tuning_exchange_bytes(&tuning), 0);
-	smd_tuning_destroy(&tuning);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1066,21 +587,6 @@ int main(void)
 		cmocka_unit_test(where_processors_decide_the_largest_chunks_come_first),
 		cmocka_unit_test(spare_servers_are_tried_with_what_they_declare),
 		cmocka_unit_test(what_they_declare_is_to_what_the_others_have),
-		cmocka_unit_test(operations_alone_say_who_should_do_them),
-		cmocka_unit_test(where_links_decide_servers_do_what_takes_long),
-		cmocka_unit_test(rates_end_exchanges_that_are_slower),
-		cmocka_unit_test(exchanges_wait_for_rates_that_are_coming),
-		cmocka_unit_test(a_trial_without_operations_ends),
-		cmocka_unit_test(what_was_won_is_doubted_beside_other_trials),
-		cmocka_unit_test(old_rates_come_back_without_exchanges_that_cannot_be),
-		cmocka_unit_test(what_is_asked_for_stays_while_ranks_agree),
-		cmocka_unit_test(ranks_meet_while_operations_are_timed),
-		cmocka_unit_test(tables_are_left_for_servers),
-		cmocka_unit_test(rates_are_found_between_operations_of_a_trial),
-		cmocka_unit_test(a_table_of_servers_ends_a_trial),
-		cmocka_unit_test(exchanges_do_not_wait_for_rates_that_never_come),
-		cmocka_unit_test(a_trial_of_a_small_size_does_not_hold_up_rates),
-		cmocka_unit_test(what_is_doubted_is_tried_again),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
