@@ -70,8 +70,11 @@
  *   SUMMAND_UNDO_BYTES         most memory of a context for copies of inputs in place, over RDMA,
  *                              in case a server is lost, default 64M
  *   SUMMAND_PROGRESS           thread (default) or poll
- *   SUMMAND_AFFINITY           card: the progress thread stays near the network card by which the
- *                              first server is reached; any (default)
+ *   SUMMAND_AFFINITY           spread (default): where ranks are at least as many as their
+ *                              machine's processors, callers that wait for small operations
+ *                              move to these in turns, and stay free to be moved; card: so, and
+ *                              the progress thread stays near the network card by which the
+ *                              first server is reached; any: neither
  *   SUMMAND_RATES              measured (default): weights and chunks follow what rank 0 sees;
  *                              declared: shards have the weights that servers declare
  *   SUMMAND_WIRE               bf16 or fp16: all-reduces of float32 in host memory send two bytes

@@ -35,22 +35,9 @@ static int read_start(int64_t pid, int64_t *start)
 	return at && sscanf(at, " %" SCNd64, start) == 1 ? 0 : -ESRCH;
 }
 
-static int read_boot(char boot[SMD_BOOT_ID_SIZE])
-{
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-	int ret = -ENOENT;
-
-	if (file) {
-		ret = fread(boot, 1, SMD_BOOT_ID_SIZE - 1, file) == SMD_BOOT_ID_SIZE - 1 ? 0 : -EIO;
-		boot[SMD_BOOT_ID_SIZE - 1] = '\0';
-		fclose(file);
-	}
-	return ret;
-}
-
 static int mark_of(int64_t pid, struct smd_process_mark *mark)
 {
-	int ret = read_boot(mark->boot);
+	int ret = smd_boot_id(mark->boot);
 
 	mark->pid = pid;
 	return ret ? ret : read_start(pid, &mark->start);

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#define SMD_BOOT_ID_SIZE 37
+#include "reduction_server/base/boot.h"
 
 struct smd_process_mark {
 	int64_t pid;

@@ -259,14 +259,16 @@ static int read_progress(enum smd_progress_mode option, bool *poll, struct smd_e
 	return 0;
 }
 
-static int read_affinity(bool *near_card, struct smd_error *error)
+static int read_affinity(struct smd_config *out, struct smd_error *error)
 {
 	const char *text = getenv("SUMMAND_AFFINITY");
 
-	*near_card = text && strcmp(text, "card") == 0;
-	if (text && *text && !*near_card && strcmp(text, "any") != 0) {
-		return smd_error_set(
-			error, EINVAL, "SUMMAND_AFFINITY: must be card or any, got \"%s\"", text);
+	text = text && *text ? text : "spread";
+	out->near_card = strcmp(text, "card") == 0;
+	out->spread = strcmp(text, "any") != 0;
+	if (out->spread && !out->near_card && strcmp(text, "spread") != 0) {
+		return smd_error_set(error, EINVAL,
+			"SUMMAND_AFFINITY: must be spread, card or any, got \"%s\"", text);
 	}
 	return 0;
 }
@@ -493,7 +495,7 @@ static int read_all(const struct smd_context_options *options, struct smd_config
 		ret = read_progress(options->progress, &config->poll, error);
 	}
 	if (ret == 0) {
-		ret = read_affinity(&config->near_card, error);
+		ret = read_affinity(config, error);
 	}
 	if (ret == 0) {
 		ret = read_rates(&config->declared_rates, error);

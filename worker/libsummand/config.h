@@ -40,6 +40,7 @@ struct smd_config {
 	char *servers_file; /* names those that are added, see server_file.h; NULL: there is none */
 	bool poll;
 	bool near_card;      /* the progress thread runs near the card to the first server */
+	bool spread;         /* callers have seats (seat.h) */
 	unsigned wire_dtype; /* SUMMAND_WIRE */
 	bool zeros_skipped;  /* blocks of zeros are not sent, SUMMAND_ZERO_BLOCKS; */
 	bool zeros_asked;    /* the user has said so */

@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "reduction_server/base/boot.h"
 #include "reduction_server/base/bytes.h"
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/hash.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/address.h"
 #include "worker/libsummand/epoch_carrier.h"
@@ -16,7 +18,7 @@
 #define LANES_MAX 64 /* of a process, to other ranks */
 #define ANSWER_S  10 /* for all ranks to say that they have met, or cannot */
 
-/* A place as the numbers of a message: address, port, secret. */
+/* A place as the numbers of a message: address, port and machine, secret. */
 #define PLACE_NUMBERS (2 + 1 + SMD_NONCE_SIZE / 8)
 _Static_assert(PLACE_NUMBERS > 1, "one number says whether a rank has all lanes");
 _Static_assert(SMD_MESH_RANKS_MAX *PLACE_NUMBERS <= SMD_STREAMS_MAX, "one message tells of all");
@@ -27,7 +29,7 @@ static void place_encode(const struct smd_mesh_place *place, uint64_t numbers[PL
 {
 	numbers[0] = smd_get64(place->address);
 	numbers[1] = smd_get64(place->address + 8);
-	numbers[2] = place->port;
+	numbers[2] = place->port | place->machine << 16;
 	for (unsigned i = 0; i < SMD_NONCE_SIZE / 8; i++) {
 		numbers[3 + i] = smd_get64(place->secret + 8 * i);
 	}
@@ -38,9 +40,19 @@ static void place_decode(const uint64_t numbers[PLACE_NUMBERS], struct smd_mesh_
 	smd_put64(out->address, numbers[0]);
 	smd_put64(out->address + 8, numbers[1]);
 	out->port = (uint16_t)numbers[2];
+	out->machine = numbers[2] >> 16;
 	for (unsigned i = 0; i < SMD_NONCE_SIZE / 8; i++) {
 		smd_put64(out->secret + 8 * i, numbers[3 + i]);
 	}
+}
+
+static uint64_t own_machine(void)
+{
+	char boot[SMD_BOOT_ID_SIZE];
+
+	return smd_boot_id(boot)
+		       ? 0
+		       : smd_hash(SMD_HASH_SEED, boot, strlen(boot)) >> (64 - SMD_MACHINE_BITS);
 }
 
 /* That of the lanes to servers: one that other hosts reach, if there is one. */
@@ -135,6 +147,7 @@ static bool make_mesh(struct smd_exchanges *exchanges)
 		tell_why(comm, why);
 		return false;
 	}
+	exchanges->mesh->place.machine = own_machine();
 	exchanges->has_lanes = true;
 	context->mesh_lanes += comm->nranks - 1u;
 	return true;
@@ -300,13 +313,35 @@ bool smd_meeting_begin(struct smd_comm *comm)
 
 /* ---- all ---- */
 
+/* Ranks of a machine sit in turns. */
+static void sit_down(struct smd_comm *comm)
+{
+	const struct smd_mesh_place *places = comm->exchanges->meeting.places;
+	const struct smd_config *config = &comm->context->config;
+	unsigned index = 0;
+	unsigned ranks = 0;
+
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		bool here = places[r].machine && places[r].machine == places[comm->rank].machine;
+
+		index += here && r < comm->rank;
+		ranks += here;
+	}
+	if (config->spread) {
+		smd_progress_sit(&comm->context->progress, index, ranks,
+			smd_hash(SMD_HASH_SEED, config->job, strlen(config->job)));
+	}
+}
+
 static void meeting_made(struct smd_comm *comm, bool all)
 {
 	struct smd_exchanges *exchanges = comm->exchanges;
 	const uint64_t made = all;
 
 	exchanges->meeting.made = all;
-	if (!all) {
+	if (all) {
+		sit_down(comm);
+	} else {
 		tell_why(comm, exchanges->mesh->why.text);
 		smd_exchanges_close_mesh(exchanges);
 	}

@@ -23,10 +23,13 @@ struct event_base;
 struct smd_config;
 struct smd_mesh;
 
+#define SMD_MACHINE_BITS 48
+
 /* Where a rank listens, and what who connects must know. */
 struct smd_mesh_place {
 	uint8_t address[16]; /* IPv6, or IPv4 as a part of it */
 	uint16_t port;
+	uint64_t machine; /* which, in SMD_MACHINE_BITS; 0: not known */
 	uint8_t secret[SMD_NONCE_SIZE];
 };
 

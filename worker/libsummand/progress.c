@@ -200,6 +200,13 @@ static void progress_wait_until(
 	pthread_cond_timedwait(condition, &progress->lock, &until);
 }
 
+void smd_progress_sit(struct smd_progress *progress, unsigned index, unsigned ranks, uint64_t first)
+{
+	pthread_mutex_lock(&progress->lock);
+	smd_seat_choose(&progress->seat, index, ranks, first);
+	pthread_mutex_unlock(&progress->lock);
+}
+
 /* How long they wait for what is small: a long one is no reason to sleep in all that follow. */
 static void progress_count_wait(struct smd_progress *progress, uint64_t ns)
 {
@@ -219,6 +226,9 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	pthread_mutex_lock(&progress->lock);
 	progress->waiting++;
 	spin_ns = progress->usual_ns < SHORT_NS ? SPIN_LONG_NS : SPIN_NS;
+	if (progress->waiting == 1 && goal->poll && spin_ns == SPIN_LONG_NS) {
+		(void)smd_seat_take(&progress->seat, began);
+	}
 	if (task) {
 		STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	}

@@ -26,6 +26,7 @@
 
 #include "reduction_server/transport/locality.h"
 #include "reduction_server/transport/loop.h"
+#include "worker/libsummand/seat.h"
 
 struct event;
 
@@ -78,6 +79,7 @@ struct smd_progress {
 	uint64_t waits;         /* of callers, that have ended */
 	uint64_t usual_ns;      /* that those for small operations take, of late */
 	uint64_t rest_ns;       /* of the thread, the next time: longer while callers come and go */
+	struct smd_seat seat;   /* where callers wait for small operations */
 	bool asleep;            /* the thread wants to be told when the last caller's ends */
 	bool ending;
 
@@ -104,6 +106,11 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task);
 /* Leaves the task for the present or next owner, and never runs it here: for threads that may not
  * do what tasks do. */
 void smd_progress_defer(struct smd_progress *progress, struct smd_task *task);
+
+/* Callers wait at the seat (seat.h) of the `index`-th of so many ranks on this machine. On the
+ * owner. */
+void smd_progress_sit(
+	struct smd_progress *progress, unsigned index, unsigned ranks, uint64_t first);
 
 /* What a caller waits for. */
 struct smd_goal {

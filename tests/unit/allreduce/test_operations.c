@@ -180,7 +180,7 @@ static void an_unknown_mode_is_refused(void **state)
 	unsetenv("SUMMAND_PROGRESS");
 	setenv("SUMMAND_AFFINITY", "magic", 1);
 	assert_true(smd_context_create(NULL, &context) < 0);
-	assert_non_null(strstr(smd_error_message(), "must be card or any, got \"magic\""));
+	assert_non_null(strstr(smd_error_message(), "must be spread, card or any, got \"magic\""));
 	unsetenv("SUMMAND_AFFINITY");
 	setenv("SUMMAND_RATES", "magic", 1);
 	assert_true(smd_context_create(NULL, &context) < 0);

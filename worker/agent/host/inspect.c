@@ -15,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "reduction_server/base/boot.h"
 #include "reduction_server/base/clock.h"
 #include "worker/agent/host/gpu.h"
 
@@ -201,16 +202,10 @@ static int find_interfaces(struct smd_host_facts *facts)
 /* The boot of the kernel, and the network namespace in it. */
 static void find_network(struct smd_host_facts *facts)
 {
-	FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-	char boot[40] = "";
+	char boot[SMD_BOOT_ID_SIZE];
 	struct stat status = {.st_ino = 0};
 
-	if (file) {
-		if (fscanf(file, "%39s", boot) != 1) {
-			boot[0] = '\0';
-		}
-		fclose(file);
-	}
+	(void)smd_boot_id(boot);
 	(void)stat("/proc/self/ns/net", &status);
 	snprintf(facts->network, sizeof(facts->network), "%s-%lu", boot,
 		(unsigned long)status.st_ino);
