@@ -49,7 +49,7 @@ bool smd_exchange_takes(const struct smd_request *operation, const struct smd_ep
 {
 	size_t bytes = operation->count * operation->element_bytes;
 
-	return bytes && bytes <= home->exchanged &&
+	return bytes && bytes <= home->exchanged && !operation->whole &&
 	       operation->collective == SMD_COLLECTIVE_ALLREDUCE && operation->path->host &&
 	       operation->comm->exchanges && operation->comm->exchanges->mesh;
 }

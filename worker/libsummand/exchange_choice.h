@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SMD_EXCHANGE_SIZES 23u /* up to 4 MiB; operations of size s have at most 2^s bytes */
+#define SMD_EXCHANGE_SIZES 25u /* up to 16 MiB; operations of size s have at most 2^s bytes */
 #define SMD_EXCHANGE_TIMES 6u  /* that a verdict is on, at most */
 
 struct smd_exchange_times {

@@ -13,7 +13,7 @@
 #include "worker/libsummand/operation.h"
 
 #define SMD_MESH_RANKS_MAX     16u
-#define SMD_EXCHANGE_BYTES_MAX (4u << 20)   /* of an operation, */
+#define SMD_EXCHANGE_BYTES_MAX (16u << 20) /* of an operation, */
 #define SMD_PIECE_BYTES_MIN    (64u << 10)  /* and of a piece that is not the only one, */
 #define SMD_PIECE_BYTES_MAX    (256u << 10) /* and at most: what is summed at once is in the caches \
 					     */

@@ -21,7 +21,7 @@
 #include "tests/unit/allreduce/fixture.h"
 #include "worker/libsummand/context.h"
 
-enum { PIECE = 256 << 10, LARGEST = 4 << 20 };
+enum { PIECE = 256 << 10, LARGEST = 16 << 20 };
 
 static const struct smd_server_config enough = {.memory_bytes = 256u << 20};
 
@@ -95,7 +95,7 @@ static void compare_narrow(
 	float *ours = malloc(count * sizeof(*ours));
 	float *servers = malloc(count * sizeof(*servers));
 	uint16_t *narrow = malloc(count * sizeof(*narrow));
-	bool exchanged = count * sizeof(*narrow) <= LARGEST;
+	bool exchanged = count * sizeof(*input) <= LARGEST; /* more is cut into segments */
 	uint64_t before = pool_exchanges(rank->context);
 
 	fill((uint8_t *)input, count, sizeof(*input), (uint64_t)rank->rank << 32 | count);
@@ -120,7 +120,7 @@ static void compare_all_narrow(struct pool_rank *rank)
 {
 	const size_t piece = PIECE / sizeof(uint16_t);
 	const size_t counts[] = {1024, 1024 + 7, piece / 2 + 1, piece, 3 * piece - 7,
-		LARGEST / sizeof(uint16_t), LARGEST / sizeof(uint16_t) + 1};
+		LARGEST / sizeof(float), LARGEST / sizeof(float) + 1};
 
 	pool_await_exchanges(rank);
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
@@ -197,6 +197,8 @@ static void sum_sparse(struct pool_rank *rank, float *values)
 	}
 }
 
+static pthread_barrier_t counted;
+
 /* `argument` is the rank whose zeros cross, both ways, or NULL. */
 static void exchange_zeros(struct pool_rank *rank)
 {
@@ -215,6 +217,7 @@ static void exchange_zeros(struct pool_rank *rank)
 	}
 	pool_await_exchanges(rank);
 	before = stats_of(rank);
+	pthread_barrier_wait(&counted); /* an input may come before this rank has begun */
 	sum_sparse(rank, values);
 	after = stats_of(rank);
 	bytes = after.bytes_sent - before.bytes_sent + after.bytes_received - before.bytes_received;
@@ -235,10 +238,12 @@ static void zeros_do_not_cross_where_both_ranks_want_it(void **state)
 
 	(void)state;
 	start(&pool, 1);
+	pthread_barrier_init(&counted, NULL, SPARSE_RANKS);
 	pool_run(&pool, SPARSE_RANKS, "zeros", exchange_zeros, NULL);
 	for (int refuses = 0; refuses < SPARSE_RANKS; refuses++) {
 		pool_run(&pool, SPARSE_RANKS, "some zeros", exchange_zeros, &refuses);
 	}
+	pthread_barrier_destroy(&counted);
 	pool_stop(&pool);
 }
 
@@ -469,6 +474,42 @@ static void so_many_ranks_as_16_meet(void **state)
 	pool_stop(&pool);
 }
 
+/* Who is next to a rank sits on another processor (seat.h). */
+static void look_at_seats(struct pool_rank *rank)
+{
+	const struct smd_seat *seat = &rank->context->progress.seat;
+	int32_t indices[16] = {0};
+
+	work_among_themselves(rank);
+	CHECK(seat->ranks == 16);
+	indices[rank->rank] = (int32_t)seat->index;
+	CHECK(smd_allreduce(rank->comm, indices, indices, 16, SMD_INT32, SMD_SUM) == 0);
+	for (int i = 1; i < 16; i++) {
+		CHECK(indices[i] != indices[i - 1]);
+	}
+}
+
+static void look_for_no_seats(struct pool_rank *rank)
+{
+	work_among_themselves(rank);
+	CHECK(rank->context->progress.seat.ranks == 0);
+}
+
+static void ranks_of_a_machine_sit_in_turns(void **state)
+{
+	long processors = sysconf(_SC_NPROCESSORS_ONLN);
+	bool crowded = processors > 1 && processors <= 16;
+	struct pool pool;
+
+	(void)state;
+	start(&pool, 1);
+	pool_run(&pool, 16, "crowd", crowded ? look_at_seats : look_for_no_seats, NULL);
+	setenv("SUMMAND_AFFINITY", "any", 1);
+	pool_run(&pool, 3, "anywhere", look_for_no_seats, NULL);
+	unsetenv("SUMMAND_AFFINITY");
+	pool_stop(&pool);
+}
+
 /* All by servers; `argument` is the rank that does not want others, or NULL. */
 static void work_by_servers(struct pool_rank *rank)
 {
@@ -570,6 +611,7 @@ int main(void)
 		cmocka_unit_test(a_lost_server_takes_nothing_of_exchanges),
 		cmocka_unit_test(nor_does_one_that_is_drained),
 		cmocka_unit_test(so_many_ranks_as_16_meet),
+		cmocka_unit_test(ranks_of_a_machine_sit_in_turns),
 		cmocka_unit_test(a_rank_that_refuses_keeps_all_from_it),
 		cmocka_unit_test(without_tcp_there_are_none),
 		cmocka_unit_test(of_more_than_16_ranks_there_are_none),

@@ -322,14 +322,14 @@ static void times_are_forgotten(void **state)
 	assert_int_equal(run_until_changed(&faster, SMALL), 2 + FIRST);
 }
 
-static void sizes_end_at_4_mib(void **state)
+static void sizes_end_at_16_mib(void **state)
 {
 	(void)state;
 	start(true, false);
-	assert_int_equal(run(&faster, (4u << 20) + 1, 1000), 0);
+	assert_int_equal(run(&faster, (16u << 20) + 1, 1000), 0);
 	assert_int_equal(run(&faster, 0, 1000), 0);
-	run_until_changed(&faster, (2u << 20) + 1);
-	assert_int_equal(choice.limit, 4u << 20);
+	run_until_changed(&faster, (8u << 20) + 1);
+	assert_int_equal(choice.limit, 16u << 20);
 }
 
 static void where_it_is_not_possible_nothing_is_tried(void **state)
@@ -346,8 +346,8 @@ static void always_is_from_the_first_operation_on(void **state)
 	start(true, true);
 	assert_false(smd_exchange_choice_is_due(&choice, now_ns)); /* nothing has been done */
 	assert_true(operate(&slower, LARGE));
-	assert_int_equal(choice.limit, 4u << 20);
-	assert_int_equal(choice.settled, 4u << 20);
+	assert_int_equal(choice.limit, 16u << 20);
+	assert_int_equal(choice.settled, 16u << 20);
 	assert_int_equal(run(&slower, LARGE, 1000), 0);
 	assert_false(smd_exchange_choice_is_due(&choice, now_ns));
 }
@@ -470,7 +470,7 @@ int main(void)
 		cmocka_unit_test(times_are_forgotten),
 		cmocka_unit_test(what_has_won_is_not_lost_by_waiting),
 		cmocka_unit_test(operations_that_count_keep_a_trial),
-		cmocka_unit_test(sizes_end_at_4_mib),
+		cmocka_unit_test(sizes_end_at_16_mib),
 		cmocka_unit_test(where_it_is_not_possible_nothing_is_tried),
 		cmocka_unit_test(always_is_from_the_first_operation_on),
 		cmocka_unit_test(all_goes_by_servers_again_where_ranks_cannot),
