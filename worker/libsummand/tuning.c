@@ -15,6 +15,7 @@
 #define SLICE_CHUNKS 8u        /* fewer at once say little of a shard, */
 #define SLICE_NS     20000000u /* unless they took so long, together with those before */
 #define LOOK_NS      100000000u
+#define DOUBT_TABLES 8u   /* are left for others */
 #define IDLE         8u   /* operations that a trial of exchanges could not count: nothing waits */
 #define IDLE_NS      (SMD_SECOND_NS / 10) /* or so much time with such */
 #define USUAL_TIMES  16u  /* a size that comes no more is not the usual one after some of these */
@@ -299,6 +300,13 @@ static void take_rates(struct smd_tuning *tuning)
 	}
 }
 
+/* Those that were found are not better. */
+static void pause_rates(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	tuning->rate.links_decide = false;
+	tuning->rate.next_ns = now_ns + smd_rate_trial_pause(&tuning->trial);
+}
+
 static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	smd_tuning_list_places(tuning);
@@ -314,6 +322,19 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 		return false;
 	}
 	tuning->sure = tuning->rate.links_decide ? smd_shard_choice_sure(&tuning->choice) : 0;
+	return true;
+}
+
+/* What was found is tried against what was before, with a few tables left for what else comes. */
+static bool doubts_want(struct smd_tuning *tuning, uint64_t now_ns)
+{
+	if (smd_tuning_is_on_trial(tuning) || tuning->tables <= DOUBT_TABLES ||
+		!smd_rate_trial_is_doubted(&tuning->trial, now_ns)) {
+		return false;
+	}
+	tuning->factor = 1 / tuning->trial.kept;
+	tuning->sure = 0;
+	tuning->doubts = true;
 	return true;
 }
 
@@ -394,9 +415,13 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 	enum smd_rate_verdict verdict = smd_rate_trial_judge(&tuning->trial, now_ns);
 
 	tuning->cause = SMD_TUNING_RATES;
+	tuning->doubts = false;
 	tuning->back = verdict == SMD_RATE_LOST;
 	if (tuning->back) {
 		return true;
+	}
+	if (verdict == SMD_RATE_UNDONE) {
+		pause_rates(tuning, now_ns);
 	}
 	tuning->cause = SMD_TUNING_EXCHANGES;
 	if (smd_tuning_exchanges_go_on(tuning) &&
@@ -408,7 +433,8 @@ static bool find_cause(struct smd_tuning *tuning, uint64_t now_ns)
 	}
 	tuning->cause = SMD_TUNING_RATES;
 	if (!smd_shard_choice_is_on_trial(&tuning->choice) &&
-		!smd_server_choice_is_on_trial(&tuning->servers) && rates_want(tuning, now_ns)) {
+		!smd_server_choice_is_on_trial(&tuning->servers) &&
+		(rates_want(tuning, now_ns) || doubts_want(tuning, now_ns))) {
 		return true;
 	}
 	tuning->cause = SMD_TUNING_SERVERS;
@@ -478,7 +504,12 @@ static void apply_rates(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	int before = tuning->search.scale;
 
-	smd_chunk_search_begin(&tuning->search, tuning->scale, now_ns);
+	if (tuning->back && tuning->trial.doubts) {
+		tuning->search = tuning->searched;
+	} else {
+		tuning->searched = tuning->search;
+		smd_chunk_search_begin(&tuning->search, tuning->scale, now_ns);
+	}
 	smd_measured_rate_applied(&tuning->rate, now_ns, smd_pressure_waited_ns());
 	if (tuning->sure) {
 		smd_shard_choice_take(&tuning->choice, tuning->sure, !tuning->back);
@@ -488,7 +519,11 @@ static void apply_rates(struct smd_tuning *tuning, uint64_t now_ns)
 		return;
 	}
 	smd_balance_scale(&tuning->balance, tuning->factor);
-	smd_rate_trial_begin(&tuning->trial, tuning->factor, before, now_ns);
+	if (tuning->doubts) {
+		smd_rate_trial_doubt(&tuning->trial, before, now_ns);
+	} else {
+		smd_rate_trial_begin(&tuning->trial, tuning->factor, before, now_ns);
+	}
 	for (unsigned s = 0; s < tuning->nshards; s++) {
 		tuning->before[s] = tuning->shards[s].weight;
 	}
@@ -536,11 +571,12 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 	if (take_table(tuning) || tuning->back) {
 		take_places(tuning, now_ns);
 	}
-	if (tuning->back) {
-		tuning->rate.links_decide = false;
-		tuning->rate.next_ns = now_ns + smd_rate_trial_pause(&tuning->trial);
-		tuning->back = false;
+	if (tuning->back && tuning->trial.doubts) {
+		smd_rate_trial_keep(&tuning->trial, now_ns);
+	} else if (tuning->back) {
+		pause_rates(tuning, now_ns);
 	}
+	tuning->back = false;
 }
 
 void smd_tuning_refused(struct smd_tuning *tuning, uint64_t now_ns)

@@ -73,7 +73,9 @@ struct smd_tuning {
 	int scale;
 	enum smd_tuning_cause cause; /* whose wish is asked for */
 	double factor;               /* of all weights, for rates; */
-	bool back;                   /* to what they were before the trial */
+	bool back;                   /* to what they were before the trial, */
+	bool doubts;                 /* or before one that was won */
+	struct smd_chunk_search searched; /* what was found for the rates that are doubted */
 	uint64_t sure;               /* servers that these rates leave one shard of several */
 	uint64_t counted_ns;         /* when a trial of shards or chunks has last counted a span, or
 					none was on */

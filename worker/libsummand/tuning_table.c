@@ -118,7 +118,9 @@ static int scale_of(const struct smd_tuning *tuning)
 {
 	switch (tuning->cause) {
 	case SMD_TUNING_RATES: /* what was found before was for other rates */
-		return tuning->back ? tuning->trial.scale : 0;
+		return tuning->back     ? tuning->trial.scale
+		       : tuning->doubts ? tuning->trial.kept_scale
+					: 0;
 	case SMD_TUNING_CHUNKS:
 		return tuning->search.wanted;
 	default:

@@ -137,6 +137,90 @@ static bool wants_within(struct smd_tuning *tuning, uint64_t *now_ns, unsigned m
 	return false;
 }
 
+/* Operations of so many ms, until other rates are wanted; what else is wanted is done. The seconds
+ * until then. */
+static double await_rates(struct smd_tuning *tuning, uint64_t *now_ns, unsigned ms_each)
+{
+	uint64_t began_ns = *now_ns;
+
+	do {
+		assert_true(wants_within(tuning, now_ns, ms_each, 10000));
+		if (tuning->cause != SMD_TUNING_RATES) {
+			smd_tuning_applied(tuning, *now_ns);
+		}
+	} while (tuning->cause != SMD_TUNING_RATES);
+	return (double)(*now_ns - began_ns) / SMD_SECOND_NS;
+}
+
+/* Rates of a tenth, which operations seem to gain by because the program's first ones were slow. */
+static void find_rates(struct smd_tuning *tuning, uint64_t *now_ns, unsigned ms_each)
+{
+	tuning_start(tuning, 10000, 10000, 1);
+	assert_true(wants_within(tuning, now_ns, ms_each, 5));
+	assert_int_equal(tuning->cause, SMD_TUNING_RATES);
+	smd_tuning_applied(tuning, *now_ns);
+}
+
+static void rates_that_seemed_better_at_first_are_taken_back(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	double waited;
+
+	(void)state;
+	find_rates(&tuning, &now, 60);
+	waited = await_rates(&tuning, &now, 60);
+	assert_true(waited >= 2 && waited < 4);
+	assert_in_range(tuning.weights[0], 9800, 10200); /* those of before, */
+	assert_int_equal(tuning.scale, 1);               /* with their chunks */
+	smd_tuning_applied(&tuning, now);
+	waited = await_rates(&tuning, &now, 40); /* and they stay, until the next trial */
+	assert_true(waited >= 10 && waited < 12);
+	assert_in_range(tuning.weights[0], 900, 1100);
+	smd_tuning_destroy(&tuning);
+}
+
+static void rates_that_are_better_stay_and_are_doubted_ever_later(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	int scale;
+
+	(void)state;
+	find_rates(&tuning, &now, 60);
+	for (unsigned pause = 2; pause <= 32; pause *= 2) {
+		double waited = await_rates(&tuning, &now, 40);
+
+		assert_true(waited >= pause && waited < pause + 3);
+		scale = tuning.search.scale;
+		smd_tuning_applied(&tuning, now);
+		assert_true(wants_within(&tuning, &now, 38, 8)); /* no tenth faster: */
+		assert_int_equal(tuning.cause, SMD_TUNING_RATES);
+		assert_in_range(tuning.weights[0], 900, 1100);
+		smd_tuning_applied(&tuning, now);
+		assert_int_equal(tuning.search.scale, scale); /* with what was found for them */
+		assert_true(tuning.rate.links_decide);
+	}
+	smd_tuning_destroy(&tuning);
+}
+
+/* Eight of them would take too long. */
+static void long_operations_do_not_doubt_rates(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	find_rates(&tuning, &now, 260);
+	for (unsigned i = 0; i < 200; i++) {
+		if (wants_within(&tuning, &now, 260, 1)) {
+			assert_int_not_equal(tuning.cause, SMD_TUNING_RATES);
+			smd_tuning_applied(&tuning, now);
+		}
+	}
+	smd_tuning_destroy(&tuning);
+}
+
 /* Where messages cost more than bytes, a link that seems slow is no reason for small chunks. */
 static void rates_that_make_operations_slower_are_taken_back(void **state)
 {
@@ -573,6 +657,9 @@ int main(void)
 		cmocka_unit_test(rates_come_first_and_keep_proportions),
 		cmocka_unit_test(a_small_operation_is_not_what_the_program_does),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
+		cmocka_unit_test(rates_that_seemed_better_at_first_are_taken_back),
+		cmocka_unit_test(rates_that_are_better_stay_and_are_doubted_ever_later),
+		cmocka_unit_test(long_operations_do_not_doubt_rates),
 		cmocka_unit_test(operations_that_always_overlap_are_judged),
 		cmocka_unit_test(the_rest_of_what_overlapped_says_nothing),
 		cmocka_unit_test(a_barrier_is_not_what_the_program_does),
