@@ -15,9 +15,12 @@ import time
 
 import steady_rank
 
+LIBC = ctypes.CDLL(None)
 WARM_S = 2      # of each context
 BLOCK_US = 20000
+PERIOD = 65521  # of the input, in elements: no chunk's
 MAX = 2         # of summand.h
+PATIENCE_S = 60 # for rank 0 to write its report
 DONE = 99       # rank 0 ends with it, and the others with it
 
 
@@ -32,7 +35,7 @@ class Half:
         steady_rank.must(library, library.smd_comm_create(
             context, f"{variable}={value}".encode(), nranks, rank, ctypes.byref(self.comm)))
         numbers = random.Random(rank)
-        some = array.array("f", (numbers.uniform(0.5, 1) for _ in range(min(elements, 1 << 16))))
+        some = array.array("f", (numbers.uniform(0.5, 1) for _ in range(min(elements, PERIOD))))
         mine = (some * (elements // len(some) + 1))[:elements]
         self.send = (ctypes.c_float * elements).from_buffer(mine)
         self.recv = (ctypes.c_float * elements)()
@@ -40,14 +43,14 @@ class Half:
 
     def reduce(self, count):
         """So many operations; microseconds for each."""
+        ctypes.memset(self.recv, steady_rank.STALE, ctypes.sizeof(self.recv))
         begin = time.monotonic()
         for _ in range(count):
             steady_rank.must(self.library, self.library.smd_allreduce(
                 self.comm, self.send, self.recv, ctypes.c_size_t(self.elements), steady_rank.FLOAT32, steady_rank.SUM))
         us = (time.monotonic() - begin) * 1e6 / count
-        bits = ctypes.string_at(self.recv, 4 * min(self.elements, 1 << 16))
-        self.first = self.first or bits
-        if bits != self.first:
+        self.first = self.first or ctypes.string_at(self.recv, 4 * self.elements)
+        if LIBC.memcmp(self.recv, self.first, ctypes.c_size_t(4 * self.elements)):
             raise steady_rank.Failed("a sum differs from the first")
         return us
 
@@ -86,7 +89,7 @@ def main(path, nranks, rank, elements, folder):
             json.dump({"block": block, "pairs": pairs}, file)
         os.rename(os.path.join(folder, "report.part"), os.path.join(folder, "report"))
     else:
-        time.sleep(1)
+        time.sleep(PATIENCE_S)  # rank 0 ends it
     return DONE
 
 

@@ -12,6 +12,7 @@
 #include "worker/libsummand/epoch_agreement.h"
 #include "worker/libsummand/history.h"
 #include "worker/libsummand/lead.h"
+#include "worker/libsummand/seat.h"
 #include "worker/libsummand/staging.h"
 
 struct event;
@@ -158,6 +159,7 @@ struct smd_comm {
 	struct smd_error fault_error;
 
 	/* Of the last epoch, for callers, which may look at it without the lock. */
+	struct smd_seat seat; /* of its callers */
 	_Atomic uint32_t exchanged;
 
 	/* Published, under the progress's lock: */

@@ -197,6 +197,7 @@ static void piece_sum(struct smd_exchange_piece *piece)
 	piece->result = piece->inputs[comm->rank == 0]->bytes;
 	sum_to(piece, operation->recv + offset, inputs);
 	piece_done(piece);
+	smd_exchange_piece_summed(comm->exchanges, piece);
 	for (unsigned k = 1; k < comm->nranks; k++) {
 		send_to(piece, (comm->rank + k) % comm->nranks, SMD_FRAME_RESULT, operation->recv);
 	}
@@ -321,7 +322,7 @@ static int check_input(const struct smd_mesh_peer *peer, const struct smd_frame 
 	const struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	const struct smd_exchange_input *input;
 	unsigned rank = peer->rank;
-	bool again = piece && piece->inputs[rank];
+	bool again = piece && (piece->inputs[rank] || piece->has_result);
 
 	TAILQ_FOREACH (input, &exchanges->waiting, link) {
 		again |= input->shape.rank == rank && input->shape.operation == frame->operation &&
@@ -533,6 +534,7 @@ unsigned smd_exchanges_poll(struct smd_comm *comm)
 
 static void close_lanes(struct smd_exchanges *exchanges)
 {
+	smd_seat_clear(&exchanges->comm->seat);
 	exchanges->over = true;
 	exchanges->meeting.failed = true;
 	if (exchanges->mesh) {

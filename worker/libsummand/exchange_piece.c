@@ -28,6 +28,7 @@ struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchang
 
 	if (input) {
 		TAILQ_REMOVE(&exchanges->free[log2], input, link);
+		exchanges->nfree[log2]--;
 		input->whole = false;
 		return input;
 	}
@@ -44,8 +45,12 @@ struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchang
 
 static void input_give_back(struct smd_exchanges *exchanges, struct smd_exchange_input *input)
 {
-	if (input) {
+	if (input && exchanges->nfree[input->log2] < SMD_PIECES_AT_ONCE) {
 		TAILQ_INSERT_HEAD(&exchanges->free[input->log2], input, link);
+		exchanges->nfree[input->log2]++;
+	} else if (input) {
+		free(input->bytes);
+		free(input);
 	}
 }
 
@@ -74,6 +79,11 @@ static void inputs_give_back(struct smd_exchanges *exchanges, struct smd_exchang
 			piece->inputs[r] = NULL;
 		}
 	}
+}
+
+void smd_exchange_piece_summed(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
+{
+	inputs_give_back(exchanges, piece);
 }
 
 static void piece_free(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)

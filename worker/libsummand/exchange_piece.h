@@ -103,7 +103,8 @@ struct smd_exchanges {
 	struct smd_exchange_input *rx[SMD_MESH_RANKS_MAX]; /* what is coming in of each */
 	struct smd_exchange_piece *rx_result[SMD_MESH_RANKS_MAX];
 	struct smd_exchange_pieces spare; /* memory to be used again */
-	struct smd_exchange_inputs free[SMD_EXCHANGE_LOG2S];
+	struct smd_exchange_inputs free[SMD_EXCHANGE_LOG2S]; /* to be used again, */
+	unsigned nfree[SMD_EXCHANGE_LOG2S];                  /* so many */
 	struct event *watch; /* while some are under way (exchange_watch.h) */
 	bool watches;
 	uint64_t ended_ns; /* since then a server has said that the communicator ends */
@@ -124,6 +125,10 @@ static inline struct smd_exchanges *smd_exchanges_of(const struct smd_mesh_peer 
 {
 	return (struct smd_exchanges *)peer->mesh->owner;
 }
+
+/* It has its result: what the others contributed is needed no more, but for the memory that the
+ * result is in. */
+void smd_exchange_piece_summed(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece);
 
 /* Adds a piece behind the others; NULL: out of memory. Ends it with its operation, however far it
  * has come. */

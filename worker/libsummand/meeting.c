@@ -13,6 +13,7 @@
 #include "worker/libsummand/epoch_carrier.h"
 #include "worker/libsummand/epoch_message.h"
 #include "worker/libsummand/exchange.h"
+#include "worker/libsummand/exchange_choice.h"
 #include "worker/libsummand/exchange_watch.h"
 
 #define LANES_MAX 64 /* of a process, to other ranks */
@@ -20,6 +21,8 @@
 
 /* A place as the numbers of a message: address, port and machine, secret. */
 #define PLACE_NUMBERS (2 + 1 + SMD_NONCE_SIZE / 8)
+_Static_assert(1u << (SMD_EXCHANGE_SIZES - 1) == SMD_EXCHANGE_BYTES_MAX,
+	"what is tried is what may be had");
 _Static_assert(PLACE_NUMBERS > 1, "one number says whether a rank has all lanes");
 _Static_assert(SMD_MESH_RANKS_MAX *PLACE_NUMBERS <= SMD_STREAMS_MAX, "one message tells of all");
 
@@ -328,7 +331,7 @@ static void sit_down(struct smd_comm *comm)
 		ranks += here;
 	}
 	if (config->spread) {
-		smd_progress_sit(&comm->context->progress, index, ranks,
+		smd_seat_choose(&comm->seat, index, ranks,
 			smd_hash(SMD_HASH_SEED, config->job, strlen(config->job)));
 	}
 }

@@ -200,11 +200,14 @@ static void progress_wait_until(
 	pthread_cond_timedwait(condition, &progress->lock, &until);
 }
 
-void smd_progress_sit(struct smd_progress *progress, unsigned index, unsigned ranks, uint64_t first)
+bool smd_progress_waits_are_short(struct smd_progress *progress)
 {
+	bool are;
+
 	pthread_mutex_lock(&progress->lock);
-	smd_seat_choose(&progress->seat, index, ranks, first);
+	are = progress->waiting == 0 && progress->usual_ns < SHORT_NS;
 	pthread_mutex_unlock(&progress->lock);
+	return are;
 }
 
 /* How long they wait for what is small: a long one is no reason to sleep in all that follow. */
@@ -226,9 +229,6 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	pthread_mutex_lock(&progress->lock);
 	progress->waiting++;
 	spin_ns = progress->usual_ns < SHORT_NS ? SPIN_LONG_NS : SPIN_NS;
-	if (progress->waiting == 1 && goal->poll && spin_ns == SPIN_LONG_NS) {
-		(void)smd_seat_take(&progress->seat, began);
-	}
 	if (task) {
 		STAILQ_INSERT_TAIL(&progress->tasks, task, link);
 	}

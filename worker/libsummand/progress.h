@@ -26,7 +26,6 @@
 
 #include "reduction_server/transport/locality.h"
 #include "reduction_server/transport/loop.h"
-#include "worker/libsummand/seat.h"
 
 struct event;
 
@@ -79,7 +78,6 @@ struct smd_progress {
 	uint64_t waits;         /* of callers, that have ended */
 	uint64_t usual_ns;      /* that those for small operations take, of late */
 	uint64_t rest_ns;       /* of the thread, the next time: longer while callers come and go */
-	struct smd_seat seat;   /* where callers wait for small operations */
 	bool asleep;            /* the thread wants to be told when the last caller's ends */
 	bool ending;
 
@@ -107,10 +105,8 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task);
  * do what tasks do. */
 void smd_progress_defer(struct smd_progress *progress, struct smd_task *task);
 
-/* Callers wait at the seat (seat.h) of the `index`-th of so many ranks on this machine. On the
- * owner. */
-void smd_progress_sit(
-	struct smd_progress *progress, unsigned index, unsigned ranks, uint64_t first);
+/* Whether who begins to wait now waits alone, and for a short time as a rule. */
+bool smd_progress_waits_are_short(struct smd_progress *progress);
 
 /* What a caller waits for. */
 struct smd_goal {

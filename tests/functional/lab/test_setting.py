@@ -26,12 +26,12 @@ class SettingTest(unittest.TestCase):
         self.assertGreater(found["ratio"], 1.2)  # a link of 100 Mbit/s, and half the bytes
 
     def test_a_setting_that_libsummand_refuses(self):
-        done = bench("SUMMAND_WIRE=float32,bf17", "--workers=2", "--servers=1", "--rounds=1", "--pairs=1")
+        done = bench("SUMMAND_WIRE=float32,bf17", "--workers=2", "--servers=1", "--rounds=2", "--pairs=1")
         self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
         self.assertIn('got "bf17"', done.stderr)
 
     def test_a_wrong_command_line(self):
-        for words in (("--size=1",), ("--pairs=0",), ("--nothing",), ("SUMMAND_WIRE=bf16",), ("A=b,c", "B=c,d"), ()):
+        for words in (("--size=1",), ("--pairs=0",), ("--nothing",), ("SUMMAND_WIRE=bf16",), ("A=b,c", "B=c,d"), ("SUMMAND_AFFINITY=any,spread",), ()):
             done = bench(*words)
             self.assertEqual(done.returncode, 2, words)
             self.assertIn(words[-1].partition("=")[0] if words else "VARIABLE=A,B must be given", done.stderr)

@@ -481,6 +481,8 @@ static void servers_do_what_needs_a_lost_connection(void **state)
 		{4, 0, 3, 130001, true, 6, SMD_FLOAT32},
 		{5, 4, 2, 1000003, true, 1, SMD_FLOAT32},
 		{4, 3, 1, 17, false, 1, SMD_FLOAT32},
+		{4, 1, 2, 4194304, true, 2, SMD_FLOAT32},
+		{3, 0, 2, 4000001, false, 1, SMD_BFLOAT16},
 		{3, 1, 0, 900001, true, 6, SMD_BFLOAT16},
 		{3, 2, 1, 900001, false, 4, SMD_FLOAT16},
 		{2, 0, 1, 4096, true, 6, SMD_BFLOAT16},

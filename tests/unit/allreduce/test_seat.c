@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
@@ -21,7 +22,10 @@ static struct {
 	cpu_set_t wanted;  /* for the thread, */
 	cpu_set_t allowed; /* and so it may run here */
 	int here;
-	bool refuses; /* to move it */
+	bool refuses;          /* to move it, */
+	bool refuses_anywhere; /* or to free it so far */
+	bool others_bind;      /* it to processor 0, when it has moved */
+	unsigned takes_us;     /* a move */
 	unsigned moves;
 	unsigned freed; /* by a wider set than one processor */
 } machine;
@@ -58,6 +62,10 @@ int __wrap_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *set)
 		errno = EINVAL;
 		return -1;
 	}
+	if (machine.refuses_anywhere && CPU_COUNT(set) > CPU_COUNT(&machine.online)) {
+		errno = ENOMEM;
+		return -1;
+	}
 	machine.wanted = *set;
 	CPU_AND(&machine.allowed, set, &machine.online);
 	if (CPU_COUNT(set) > 1) {
@@ -65,6 +73,11 @@ int __wrap_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *set)
 		return 0;
 	}
 	machine.moves++;
+	usleep(machine.takes_us);
+	if (machine.others_bind) {
+		CPU_ZERO(&machine.allowed);
+		CPU_SET(0, &machine.allowed);
+	}
 	while (!CPU_ISSET(machine.here, set)) {
 		machine.here = (machine.here + 1) % CPU_SETSIZE;
 	}
@@ -74,19 +87,16 @@ int __wrap_sched_setaffinity(pid_t pid, size_t size, const cpu_set_t *set)
 /* A machine with these two processors, on the first of which the thread runs. */
 static void begin_on(int first, int second)
 {
-	CPU_ZERO(&machine.online);
+	memset(&machine, 0, sizeof(machine));
 	CPU_SET(first, &machine.online);
 	CPU_SET(second, &machine.online);
 	machine.allowed = machine.online;
 	machine.here = first;
-	machine.refuses = false;
-	machine.moves = 0;
-	machine.freed = 0;
 }
 
 static struct smd_seat seat_of(unsigned index, unsigned ranks, uint64_t first)
 {
-	struct smd_seat seat = {0};
+	struct smd_seat seat = {.taken = ATOMIC_FLAG_INIT};
 
 	smd_seat_choose(&seat, index, ranks, first);
 	return seat;
@@ -145,21 +155,75 @@ static void on_one_processor_nobody_has_a_seat(void **state)
 	begin_on(0, 0);
 	seat = seat_of(1, 2, 0);
 	assert_false(smd_seat_take(&seat, SMD_SECOND_NS));
-	assert_int_equal(seat.ranks, 0);
+	assert_int_equal(seat.look_ns, 0);
 }
 
-static void of_several_communicators_the_one_with_the_most_ranks_counts(void **state)
+static void a_seat_that_is_cleared_is_none(void **state)
 {
 	struct smd_seat seat;
 
 	(void)state;
 	begin_on(0, 1);
 	seat = seat_of(1, 4, 0);
-	smd_seat_choose(&seat, 0, 2, 0);
-	smd_seat_choose(&seat, 0, 4, 0);
-	assert_int_equal(seat.index, 1);
-	smd_seat_choose(&seat, 2, 5, 0);
-	assert_int_equal(seat.index, 0);
+	smd_seat_clear(&seat);
+	assert_false(smd_seat_take(&seat, SMD_SECOND_NS));
+	assert_int_equal(machine.moves, 0);
+}
+
+static void with_more_processors_than_before_there_is_none(void **state)
+{
+	struct smd_seat seat;
+
+	(void)state;
+	begin_on(0, 1);
+	seat = seat_of(1, 2, 0);
+	CPU_SET(2, &machine.online);
+	machine.allowed = machine.online;
+	assert_false(smd_seat_take(&seat, SMD_SECOND_NS));
+	assert_int_equal(machine.moves, 0);
+}
+
+/* Between the two calls of a move. */
+static void what_others_bind_meanwhile_stays_bound(void **state)
+{
+	struct smd_seat seat;
+
+	(void)state;
+	begin_on(0, 1);
+	machine.others_bind = true;
+	seat = seat_of(1, 2, 0);
+	assert_false(smd_seat_take(&seat, SMD_SECOND_NS));
+	assert_int_equal(machine.freed, 0);
+	assert_int_equal(CPU_COUNT(&machine.allowed), 1);
+	assert_true(CPU_ISSET(0, &machine.allowed));
+}
+
+static void a_thread_that_may_not_run_anywhere_may_where_it_did(void **state)
+{
+	struct smd_seat seat;
+
+	(void)state;
+	begin_on(0, 1);
+	machine.refuses_anywhere = true;
+	seat = seat_of(1, 2, 0);
+	assert_true(smd_seat_take(&seat, SMD_SECOND_NS));
+	assert_true(CPU_EQUAL(&machine.wanted, &machine.online));
+}
+
+/* A processor that others do not give up. */
+static void who_has_waited_for_its_seat_leaves_it(void **state)
+{
+	struct smd_seat seat;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	begin_on(0, 1);
+	machine.takes_us = 6000;
+	seat = seat_of(1, 2, 0);
+	assert_true(smd_seat_take(&seat, now));
+	machine.here = 0;
+	assert_false(smd_seat_take(&seat, now + 9 * SMD_SECOND_NS));
+	assert_int_equal(machine.moves, 1);
 }
 
 static void where_a_thread_runs_is_not_asked_each_time(void **state)
@@ -241,7 +305,11 @@ int main(void)
 		cmocka_unit_test(who_has_moved_stays_free_to_be_moved),
 		cmocka_unit_test(with_a_processor_for_each_rank_nobody_has_a_seat),
 		cmocka_unit_test(on_one_processor_nobody_has_a_seat),
-		cmocka_unit_test(of_several_communicators_the_one_with_the_most_ranks_counts),
+		cmocka_unit_test(a_seat_that_is_cleared_is_none),
+		cmocka_unit_test(with_more_processors_than_before_there_is_none),
+		cmocka_unit_test(what_others_bind_meanwhile_stays_bound),
+		cmocka_unit_test(a_thread_that_may_not_run_anywhere_may_where_it_did),
+		cmocka_unit_test(who_has_waited_for_its_seat_leaves_it),
 		cmocka_unit_test(where_a_thread_runs_is_not_asked_each_time),
 		cmocka_unit_test(a_bound_thread_is_left_alone),
 		cmocka_unit_test(a_kernel_that_refuses_is_not_asked_again_soon),
