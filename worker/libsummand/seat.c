@@ -10,7 +10,7 @@
 #define LOOK_NS      10000000ull /* to ask takes nothing, and to move some 20 us */
 #define LASTS_NS     SMD_SECOND_NS
 #define WAITED_NS    5000000u /* for a processor that others have */
-#define IN_VAIN_MOST 8 /* kernels take 0.1 s and more to move one that polls */
+#define IN_VAIN_MOST 8        /* kernels take 0.1 s and more to move one that polls */
 #define LEFT_NS      (10 * SMD_SECOND_NS)
 #define LEFT_MOST_NS (600 * SMD_SECOND_NS)
 

@@ -25,9 +25,9 @@ struct smd_seat {
 	unsigned ranks;           /* on this machine */
 	unsigned index;           /* of the processor, among all of the machine */
 	int processor;            /* its number; -1: to be looked up */
-	uint64_t moved_ns; /* the last time, since it was left; 0: not yet */
-	unsigned in_vain;  /* so many moves before did not last */
-	uint64_t left_ns;  /* it was left for so long the last time; 0: the last move has lasted */
+	uint64_t moved_ns;        /* the last time, since it was left; 0: not yet */
+	unsigned in_vain;         /* so many moves before did not last */
+	uint64_t left_ns; /* it was left for so long the last time; 0: the last move has lasted */
 };
 
 /* Once: the `index`-th of so many ranks on this machine, if it has no more processors. `first`:

@@ -288,7 +288,7 @@ static void what_does_not_last_is_given_up_for_a_while(void **state)
 	(void)state;
 	begin_on(0, 1);
 	seat = seat_of(1, 2, 0);
-	assert_int_equal(fight(&seat, 1 * s, 11 * s), 8); /* until 2.6 s, then left for 10 */
+	assert_int_equal(fight(&seat, 1 * s, 11 * s), 8);  /* until 2.6 s, then left for 10 */
 	assert_int_equal(fight(&seat, 11 * s, 30 * s), 8); /* until 14.2 s, for 20 */
 	assert_int_equal(seat.left_ns, 20 * s);
 
