@@ -158,8 +158,9 @@ struct smd_comm {
 	int fault_err;
 	struct smd_error fault_error;
 
-	/* Of the last epoch, for callers, which may look at it without the lock. */
 	struct smd_seat seat; /* of its callers */
+
+	/* Of the last epoch, for callers, which may look at it without the lock. */
 	_Atomic uint32_t exchanged;
 
 	/* Published, under the progress's lock: */

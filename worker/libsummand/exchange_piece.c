@@ -8,6 +8,7 @@
 #include "reduction_server/wire/request_text.h"
 
 #define SMALLEST_LOG2 12u /* bytes as a power of two */
+#define FREE_BYTES    (4u << 20)
 
 /* ---- memory that is used again ---- */
 
@@ -43,9 +44,19 @@ struct smd_exchange_input *smd_exchange_input_take(struct smd_exchanges *exchang
 	return input;
 }
 
+/* As many as all others may have under way, or 4 MiB. */
+static bool is_enough(const struct smd_exchanges *exchanges, unsigned log2)
+{
+	unsigned have = exchanges->nfree[log2];
+
+	return have >= SMD_PIECES_AT_ONCE &&
+	       (have >= SMD_PIECES_AT_ONCE * (exchanges->comm->nranks - 1u) ||
+		       (uint64_t)have << log2 >= FREE_BYTES);
+}
+
 static void input_give_back(struct smd_exchanges *exchanges, struct smd_exchange_input *input)
 {
-	if (input && exchanges->nfree[input->log2] < SMD_PIECES_AT_ONCE) {
+	if (input && !is_enough(exchanges, input->log2)) {
 		TAILQ_INSERT_HEAD(&exchanges->free[input->log2], input, link);
 		exchanges->nfree[input->log2]++;
 	} else if (input) {

@@ -241,6 +241,7 @@ static void fail(struct smd_exchanges *exchanges, unsigned rank)
 			exchanges->comm->group, rank);
 	}
 	meeting->failed = true;
+	smd_seat_clear(&exchanges->comm->seat);
 	if (!meeting->ready) { /* else what is under way may need no lane that has ended */
 		smd_exchanges_close_mesh(exchanges);
 	}
@@ -366,6 +367,7 @@ static void meeting_lost(struct smd_comm *comm)
 		return;
 	}
 	comm->exchanges->meeting.failed = true;
+	smd_seat_clear(&comm->seat);
 	if (comm->rank) {
 		say_meets(comm->exchanges, &no, 1);
 	}

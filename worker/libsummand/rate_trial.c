@@ -78,6 +78,7 @@ void smd_rate_trial_keep(struct smd_rate_trial *trial, uint64_t now_ns)
 {
 	trial->factor = 0;
 	trial->kept_for = 0;
+	trial->pause_ns = 0;
 	trial->doubts = false;
 	trial->doubt_ns = now_ns + smd_backoff_next(&trial->doubt_pause_ns, PAUSE_MOST_NS);
 	smd_rate_trial_forget(trial);
@@ -121,7 +122,7 @@ enum smd_rate_verdict smd_rate_trial_judge(struct smd_rate_trial *trial, uint64_
 	trial->doubt_ns = now_ns + DOUBT_NS;
 	trial->doubt_pause_ns = 2 * DOUBT_NS;
 	trial->factor = 0;
-	trial->pause_ns = 0;
+	trial->pause_ns = trial->kept > 0 ? trial->pause_ns : 0; /* a doubt may undo it */
 	return SMD_RATE_WON;
 }
 

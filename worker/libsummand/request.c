@@ -231,7 +231,7 @@ static int request_finish(struct smd_request *request, struct smd_task *start)
 	struct smd_error error = {""};
 	int err;
 
-	if (small) {
+	if (small && !request->finished) {
 		sit_down(comm);
 	}
 	smd_progress_await(&comm->context->progress, start, small ? &soon : &some_time, request, 0);

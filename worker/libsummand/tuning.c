@@ -325,15 +325,16 @@ static bool rates_want(struct smd_tuning *tuning, uint64_t now_ns)
 	return true;
 }
 
-/* What was found is tried against what was before, with a few tables left for what else comes. */
+/* What was found is tried against what was before, with a few tables left for what else comes; not
+ * where it has changed which shards there are, too. */
 static bool doubts_want(struct smd_tuning *tuning, uint64_t now_ns)
 {
-	if (smd_tuning_is_on_trial(tuning) || tuning->tables <= DOUBT_TABLES ||
+	if (smd_tuning_is_on_trial(tuning) || tuning->balance.on_trial || tuning->sure ||
+		tuning->tables <= DOUBT_TABLES ||
 		!smd_rate_trial_is_doubted(&tuning->trial, now_ns)) {
 		return false;
 	}
 	tuning->factor = 1 / tuning->trial.kept;
-	tuning->sure = 0;
 	tuning->doubts = true;
 	return true;
 }
@@ -582,5 +583,8 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 void smd_tuning_refused(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	smd_refusals_add(&tuning->refusals, now_ns);
+	if (tuning->cause == SMD_TUNING_RATES && tuning->doubts) { /* others come first */
+		smd_rate_trial_keep(&tuning->trial, now_ns);
+	}
 	tuning->fresh = true; /* what wanted it may see nothing new */
 }

@@ -180,6 +180,43 @@ static void rates_that_seemed_better_at_first_are_taken_back(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* A trial forgives a quarter and a doubt asks for a tenth, so what lies between wins, and is
+ * undone. */
+static void what_is_undone_again_and_again_is_tried_ever_later(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	find_rates(&tuning, &now, 50);
+	for (unsigned pause = 10; pause <= 80; pause *= 2) {
+		double waited;
+
+		await_rates(&tuning, &now, 60); /* it has won, and is doubted */
+		assert_in_range(tuning.weights[0], 9700, 10300);
+		smd_tuning_applied(&tuning, now);
+		waited = await_rates(&tuning, &now, 50);
+		assert_true(waited >= pause && waited < pause + 2);
+		assert_in_range(tuning.weights[0], 900, 1100);
+		smd_tuning_applied(&tuning, now);
+	}
+	smd_tuning_destroy(&tuning);
+}
+
+/* It is not needed, and keeps nothing else from having a table. */
+static void a_doubt_that_is_refused_waits(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	find_rates(&tuning, &now, 60);
+	await_rates(&tuning, &now, 60);
+	smd_tuning_refused(&tuning, now);
+	assert_true(await_rates(&tuning, &now, 60) >= 4);
+	smd_tuning_destroy(&tuning);
+}
+
 static void rates_that_are_better_stay_and_are_doubted_ever_later(void **state)
 {
 	struct smd_tuning tuning;
@@ -658,6 +695,8 @@ int main(void)
 		cmocka_unit_test(a_small_operation_is_not_what_the_program_does),
 		cmocka_unit_test(rates_that_make_operations_slower_are_taken_back),
 		cmocka_unit_test(rates_that_seemed_better_at_first_are_taken_back),
+		cmocka_unit_test(what_is_undone_again_and_again_is_tried_ever_later),
+		cmocka_unit_test(a_doubt_that_is_refused_waits),
 		cmocka_unit_test(rates_that_are_better_stay_and_are_doubted_ever_later),
 		cmocka_unit_test(long_operations_do_not_doubt_rates),
 		cmocka_unit_test(operations_that_always_overlap_are_judged),
