@@ -19,11 +19,12 @@
 #define WINDOW_US         500u         /* a round trip, and what threads take to wake up */
 #define WINDOW_LEAST      2u
 #define LEAD_ROUNDS       1u /* so much later than others may a shard be, and they do not wait */
-#define FINE_SHARDS       256u /* more have a pattern that is long enough */
-#define CUTS                                                                                       \
-	4u /* how best_chunk_bytes() does, and which operations ranks may exchange: who does       \
-	      otherwise is told by the hash */
+#define FINE_SHARDS       256u         /* more have a pattern that is long enough */
 #define SIZE_LIMIT        (1ull << 40) /* larger operations are cut as this one */
+
+/* How best_chunk_bytes() does, and which operations ranks may exchange: ranks that do otherwise are
+ * told by the hash. */
+#define CUTS 4u
 
 static uint64_t largest_weight(const struct smd_deal_shard *shards, unsigned nshards)
 {

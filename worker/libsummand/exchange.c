@@ -197,7 +197,7 @@ static void piece_sum(struct smd_exchange_piece *piece)
 	piece->result = piece->inputs[comm->rank == 0]->bytes;
 	sum_to(piece, operation->recv + offset, inputs);
 	piece_done(piece);
-	smd_exchange_piece_summed(comm->exchanges, piece);
+	smd_exchange_inputs_give_back(comm->exchanges, piece);
 	for (unsigned k = 1; k < comm->nranks; k++) {
 		send_to(piece, (comm->rank + k) % comm->nranks, SMD_FRAME_RESULT, operation->recv);
 	}

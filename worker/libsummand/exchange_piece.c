@@ -82,7 +82,8 @@ struct smd_exchange_piece *smd_exchange_piece_add(struct smd_exchanges *exchange
 	return piece;
 }
 
-static void inputs_give_back(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
+void smd_exchange_inputs_give_back(
+	struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
 {
 	for (unsigned r = 0; r < exchanges->comm->nranks; r++) {
 		if (piece->inputs[r] && piece->inputs[r]->bytes != piece->result) {
@@ -92,15 +93,10 @@ static void inputs_give_back(struct smd_exchanges *exchanges, struct smd_exchang
 	}
 }
 
-void smd_exchange_piece_summed(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
-{
-	inputs_give_back(exchanges, piece);
-}
-
 static void piece_free(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
 {
 	piece->result = NULL;
-	inputs_give_back(exchanges, piece);
+	smd_exchange_inputs_give_back(exchanges, piece);
 	TAILQ_INSERT_HEAD(&exchanges->spare, piece, link);
 }
 
@@ -109,7 +105,7 @@ static void piece_free(struct smd_exchanges *exchanges, struct smd_exchange_piec
 static void piece_keep(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece)
 {
 	smd_operation_shape(piece->operation, piece->chunk, &piece->shape);
-	inputs_give_back(exchanges, piece);
+	smd_exchange_inputs_give_back(exchanges, piece);
 	piece->operation = NULL;
 	TAILQ_INSERT_TAIL(&exchanges->kept, piece, link);
 }
@@ -133,7 +129,7 @@ void smd_exchanges_heard(struct smd_exchanges *exchanges, unsigned rank, uint64_
 		}
 		if (piece->result) {
 			piece->result = NULL;
-			inputs_give_back(exchanges, piece);
+			smd_exchange_inputs_give_back(exchanges, piece);
 		}
 	}
 }

@@ -126,9 +126,10 @@ static inline struct smd_exchanges *smd_exchanges_of(const struct smd_mesh_peer 
 	return (struct smd_exchanges *)peer->mesh->owner;
 }
 
-/* It has its result: what the others contributed is needed no more, but for the memory that the
- * result is in. */
-void smd_exchange_piece_summed(struct smd_exchanges *exchanges, struct smd_exchange_piece *piece);
+/* What ranks have contributed to a piece is needed no more, but for the memory that its result is
+ * in. */
+void smd_exchange_inputs_give_back(
+	struct smd_exchanges *exchanges, struct smd_exchange_piece *piece);
 
 /* Adds a piece behind the others; NULL: out of memory. Ends it with its operation, however far it
  * has come. */
