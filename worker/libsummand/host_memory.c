@@ -4,10 +4,14 @@
 #include <errno.h>
 #include <linux/futex.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define PAGE_LEAST 4096u
+#ifndef MADV_POPULATE_READ /* of Linux 5.14 */
+#define MADV_POPULATE_READ  22
+#define MADV_POPULATE_WRITE 23
+#endif
 
 /* The kernel copies the set before it sees that it cannot do that with it. A fifth of what
  * mincore() takes. */
@@ -35,7 +39,7 @@ static bool may_read_last(const uint8_t *memory, size_t bytes)
 {
 	const uint8_t *last = memory + bytes - 1;
 
-	return ((uintptr_t)memory ^ (uintptr_t)last) < PAGE_LEAST || may_read(last);
+	return ((uintptr_t)memory ^ (uintptr_t)last) < SMD_HOST_PAGE_LEAST || may_read(last);
 }
 
 bool smd_host_memory_is_readable(const void *memory, size_t bytes)
@@ -46,4 +50,45 @@ bool smd_host_memory_is_readable(const void *memory, size_t bytes)
 bool smd_host_memory_is_writable(void *memory, size_t bytes)
 {
 	return may_write(memory) && may_read_last(memory, bytes);
+}
+
+/* Whether the kernel has brought in all of it. */
+static bool is_populated(const uint8_t *memory, size_t bytes, int advice)
+{
+	uintptr_t before = (uintptr_t)memory % (uintptr_t)sysconf(_SC_PAGESIZE);
+
+	return madvise((void *)(memory - before), before + bytes, advice) == 0;
+}
+
+static uint8_t *next_page(uint8_t *at)
+{
+	return at + SMD_HOST_PAGE_LEAST - (uintptr_t)at % SMD_HOST_PAGE_LEAST;
+}
+
+bool smd_host_memory_is_readable_throughout(const void *memory, size_t bytes)
+{
+	uint8_t *at = (uint8_t *)memory;
+	const uint8_t *end = at + bytes;
+
+	if (is_populated(memory, bytes, MADV_POPULATE_READ)) {
+		return true;
+	}
+	while (at < end && may_read(at)) {
+		at = next_page(at);
+	}
+	return at >= end;
+}
+
+bool smd_host_memory_is_writable_throughout(void *memory, size_t bytes)
+{
+	uint8_t *at = memory;
+	const uint8_t *end = at + bytes;
+
+	if (is_populated(memory, bytes, MADV_POPULATE_WRITE)) {
+		return true;
+	}
+	while (at < end && may_write(at)) {
+		at = next_page(at);
+	}
+	return at >= end;
 }

@@ -7,6 +7,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define SMD_HOST_MEMORY_REFUSED                                                                    \
+	"passed a buffer whose memory it does not have, or may not use so: Bad address"
+#define SMD_HOST_PAGE_LEAST 4096u
+
 /*
  * Whether the range begins and ends in memory that may be read, without a signal where it may not;
  * or begins in memory that may be written, and ends in such that may be read. Nothing is changed.
@@ -15,5 +19,14 @@
  */
 bool smd_host_memory_is_readable(const void *memory, size_t bytes);
 bool smd_host_memory_is_writable(void *memory, size_t bytes);
+
+/*
+ * Whether all of the range may be, holes in its middle included, for a processor that is to use it.
+ * The kernel brings in what is not there yet: 0.3 us, and 0.01 us for each page. What it cannot
+ * bring in so (memory of a device; before Linux 5.14 any) is asked for page by page, 0.1 to 0.3 us
+ * each.
+ */
+bool smd_host_memory_is_readable_throughout(const void *memory, size_t bytes);
+bool smd_host_memory_is_writable_throughout(void *memory, size_t bytes);
 
 #endif

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "reduction_server/base/clock.h"
+#include "worker/libsummand/host_memory.h"
 #include "worker/libsummand/remote_pair.h"
 
 /* ---- words ---- */
@@ -94,10 +95,8 @@ void smd_remote_lose(struct smd_remote *remote, int err, const char *reason)
 	smd_target_name(remote->target, server);
 	if (err == -EFAULT) {
 		snprintf(what, sizeof(what),
-			"this process (%.100s) passed a buffer whose memory it does not have, or "
-			"may "
-			"not use so: %.100s, on the lane to %s",
-			remote->owner->config->replica, reason, server);
+			"this process (%.100s) " SMD_HOST_MEMORY_REFUSED ", on the lane to %s",
+			remote->owner->config->replica, server);
 		smd_remote_fail_with(remote, err, what);
 		return;
 	}

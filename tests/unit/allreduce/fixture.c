@@ -367,7 +367,7 @@ static bool may_meet(const struct pool_rank *rank)
 	for (unsigned i = 0; i < config->ntransports; i++) {
 		tcp |= strcmp(config->transports[i]->name, "tcp") == 0;
 	}
-	return tcp && !config->poll && rank->nranks > 1;
+	return tcp && !config->poll && !config->encrypt && rank->nranks > 1;
 }
 
 void pool_meet(struct pool_rank *rank)
