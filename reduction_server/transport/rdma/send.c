@@ -97,6 +97,16 @@ void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
 
 /* ---- what is to be posted ---- */
 
+/*
+ * There may be room for requests and no place in the ring: what is complete keeps its own until
+ * smd_rdma_settle() lets it go, which calls done() before, and that may send. What waits for a
+ * place is posted after that: a completion was the reason, so smd_rdma_sent() wakes the lane.
+ */
+static bool lane_has_place(const struct rdma_lane *lane)
+{
+	return lane->posted_end - lane->posted_begin < lane->depth;
+}
+
 static bool lane_has_room(
 	const struct rdma_lane *lane, const struct chain *chain, uint32_t requests)
 {
@@ -220,7 +230,8 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 	struct ibv_send_wr *request;
 	uint32_t piece = 0;
 
-	if (lane->tx_next - lane->tx_taken >= lane->window || !lane_has_room(lane, chain, 2)) {
+	if (lane->tx_next - lane->tx_taken >= lane->window || !lane_has_place(lane) ||
+		!lane_has_room(lane, chain, 2)) {
 		return false;
 	}
 	if (prefix.begins) {

@@ -5,6 +5,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "tests/unit/rdma/peer.h"
@@ -352,6 +353,81 @@ static void an_idle_queue_is_left_alone(void **state)
 	peer_close(&peer, link);
 }
 
+/* ---- sends that are done ---- */
+
+#define LARGE 50000u
+
+/* What follows when a send is done: frames of three messages each, so many that they are posted at
+ * once. */
+#define FOLLOWING        8u
+#define FOLLOWING_LENGTH (2 * SMD_RDMA_BUFFER_SIZE + 100)
+
+static struct parcel following[FOLLOWING];
+
+static void send_following(struct smd_send *send, int err)
+{
+	struct parcel *parcel = (struct parcel *)send;
+
+	parcel->done++;
+	parcel->err = err;
+	for (unsigned i = 0; i < FOLLOWING; i++) {
+		parcel_send(&following[i], parcel->from, 100 + i, FOLLOWING_LENGTH, NULL);
+	}
+}
+
+/*
+ * One completion is of 4 frames that are taken already and of 12 that are not. The first of these
+ * sends more when it is done, as callers do, while the device has the room of all 16 again: what it
+ * sends leaves, and the memory of all 16 is let go.
+ */
+static void what_is_sent_when_a_send_is_done_takes_no_place_of_another(void **state)
+{
+	enum { FRAMES = 16, TAKEN = 4 };
+	struct link *link = *state;
+	uint8_t *memory = calloc(1, LARGE);
+	struct smd_remote_buffer remote_buffer = {
+		(uintptr_t)memory, script_expose(memory, LARGE), LARGE};
+	struct parcel parcels[FRAMES];
+	unsigned before;
+	struct peer peer;
+
+	script.unwatched = true; /* so that nothing is kept */
+	script.limits.queue_depth = RDMA_RECEIVES;
+	script.acknowledges = false;
+	peer_ask(&peer, link);
+	assert_int_equal(peer.lane->depth, 2 * FRAMES);
+	before = script.regions;
+	for (unsigned i = 0; i < FRAMES; i++) {
+		parcel_send_to(&parcels[i], &peer.end, i, LARGE, remote_buffer);
+	}
+	parcels[TAKEN].send.done = send_following;
+	peer_accept(&peer, link); /* now all of them leave, with one doorbell */
+	peer_tell_taken(&peer, TAKEN);
+	peer_poll(&peer);
+	assert_int_equal(parcels[TAKEN - 1].done, 1);
+	assert_int_equal(script.regions, before + FRAMES);
+	for (unsigned taken = FRAMES; taken <= FRAMES + 3 * FOLLOWING; taken += 8) {
+		script_acknowledge(peer.id, 1000);
+		peer_poll(&peer);
+		assert_int_equal(script.regions, before);
+		peer_tell_taken(&peer, taken);
+		peer_poll(&peer);
+	}
+	for (unsigned i = 0; i < FRAMES; i++) {
+		assert_int_equal(parcels[i].done, 1);
+	}
+	assert_int_equal(peer_messages(&peer), FRAMES + 3 * FOLLOWING);
+	for (unsigned i = 0; i < FOLLOWING; i++) {
+		assert_int_equal(following[i].done, 1);
+		assert_int_equal(following[i].err, 0);
+	}
+	script.acknowledges = true;
+	peer_close(&peer, link);
+	parcels_free(parcels, FRAMES);
+	parcels_free(following, FOLLOWING);
+	free(memory);
+}
+
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
 
 int main(void)
@@ -369,7 +445,9 @@ int main(void)
 		STAGE(a_lane_that_closes_leaves_others_their_completions),
 		STAGE(a_queue_that_fails_ends_all_its_lanes),
 		STAGE(an_idle_queue_is_left_alone),
+		STAGE(what_is_sent_when_a_send_is_done_takes_no_place_of_another),
 	};
 
+	setenv("SUMMAND_RDMA_BOUNCE", "0", 1); /* test_rdma_bounce has those */
 	return cmocka_run_group_tests_name("rdma completions", tests, NULL, NULL);
 }

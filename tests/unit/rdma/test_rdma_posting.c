@@ -253,10 +253,6 @@ static void only_the_last_of_a_doorbell_is_signalled(void **state)
 	parcels_free(parcels, FRAMES);
 }
 
-/*
- * Memory that is sent from where it is stays registered until the device is finished with it, even
- * when the other end is known to have it all.
- */
 /* Small frames wait for others while two doorbells are not acknowledged, and large ones do not. */
 static void who_fills_a_doorbell_does_not_wait(void **state)
 {
@@ -290,6 +286,10 @@ static void who_fills_a_doorbell_does_not_wait(void **state)
 	free(memory);
 }
 
+/*
+ * Memory that is sent from where it is stays registered until the device is finished with it, even
+ * when the other end is known to have it all.
+ */
 static void memory_stays_registered_until_its_write_is_complete(void **state)
 {
 	struct link *link = *state;
