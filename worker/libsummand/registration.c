@@ -55,6 +55,21 @@ static int registration_apply_to(
 		       : -ENOTSUP;
 }
 
+/* Whoever has registered that memory. */
+static void registration_tell(
+	struct smd_registrations *registrations, struct smd_extent memory, bool there)
+{
+	struct smd_registration *registration;
+
+	smd_progress_lock(registrations->progress);
+	TAILQ_FOREACH (registration, &registrations->list, link) {
+		if (registration->base == memory.base && registration->length == memory.length) {
+			registration->there = there;
+		}
+	}
+	smd_progress_unlock(registrations->progress);
+}
+
 /* To all lanes, or none. Those that are being made get it when they are there. */
 static int registration_apply(struct smd_registrations *registrations, struct smd_extent memory,
 	const struct smd_dmabuf *dmabuf)
@@ -70,6 +85,7 @@ static int registration_apply(struct smd_registrations *registrations, struct sm
 	if (ret) {
 		registration_undo(registrations, memory);
 	}
+	registration_tell(registrations, memory, ret == 0);
 	return ret;
 }
 
@@ -142,6 +158,7 @@ static int registration_add(struct smd_registrations *registrations, const void 
 		.length = memory.length,
 		.times = 1,
 		.device = dmabuf != NULL,
+		.there = true,
 		.dmabuf = {.fd = -1},
 	};
 	ret = dmabuf ? registration_keep(registration, dmabuf) : 0;
@@ -244,9 +261,11 @@ int smd_registrations_restore(struct smd_registrations *registrations, struct sm
 	int ret = 0;
 
 	TAILQ_FOREACH_REVERSE (registration, &registrations->list, smd_registration_list, link) {
-		ret = registration_apply_to(lane,
-			(struct smd_extent){registration->base, registration->length},
-			registration->device ? &registration->dmabuf : NULL);
+		if (registration->there) {
+			ret = registration_apply_to(lane,
+				(struct smd_extent){registration->base, registration->length},
+				registration->device ? &registration->dmabuf : NULL);
+		}
 		if (ret) {
 			break;
 		}
@@ -284,9 +303,9 @@ bool smd_registrations_cover_device(
 	TAILQ_FOREACH (registration, &registrations->list, link) {
 		uintptr_t base = (uintptr_t)registration->base;
 
-		covered = covered ||
-			  (registration->device && begin >= base && bytes <= registration->length &&
-				  begin - base <= registration->length - bytes);
+		covered = covered || (registration->device && registration->there &&
+					     begin >= base && bytes <= registration->length &&
+					     begin - base <= registration->length - bytes);
 	}
 	smd_progress_unlock(registrations->progress);
 	return covered;

@@ -33,6 +33,7 @@ struct smd_registration {
 	size_t length;
 	unsigned times; /* that the user has */
 	bool device;
+	bool there; /* lanes have it; false: they were to take it anew, and one has not */
 	struct smd_dmabuf dmabuf; /* of a device's memory, for lanes that come later */
 	TAILQ_ENTRY(smd_registration) link;
 };
@@ -51,10 +52,12 @@ void smd_registrations_destroy(struct smd_registrations *registrations);
 /*
  * From any thread. A user that registers the same memory again is counted. Where it is another
  * user's too, its address may stand for other memory by now, which NCCL has freed and been given
- * again: the cards register it anew. So it may where a device's memory overlaps other such: what came
- * last is what is there. The host's memory that overlaps other registered memory is treated as if it
- * had not been registered. 0 or -ENOMEM; of a device's memory (dmabuf is not NULL) also what the
- * first lane said whose card does not take it, -ENOTSUP where there is no such card.
+ * again: the cards register it anew. So it may where a device's memory overlaps other such: what
+ * came last is what is there. The host's memory that overlaps other registered memory is treated as
+ * if it had not been registered. 0 or -ENOMEM; of a device's memory (dmabuf is not NULL) also what
+ * the first lane said whose card does not take it, -ENOTSUP where there is no such card. Where it
+ * was to be registered anew no lane has it then, for whichever user, until it is registered again:
+ * what the cards had may be other memory.
  */
 int smd_registrations_add(struct smd_registrations *registrations, const void *user, void *base,
 	size_t length, const struct smd_dmabuf *dmabuf);
@@ -75,7 +78,7 @@ int smd_registrations_restore(struct smd_registrations *registrations, struct sm
 bool smd_registrations_overlap(
 	struct smd_registrations *registrations, const void *base, size_t length);
 
-/* From any thread: whether the memory lies in registered memory of a device. */
+/* From any thread: whether the memory lies in registered memory of a device, which lanes have. */
 bool smd_registrations_cover_device(
 	struct smd_registrations *registrations, const void *memory, size_t bytes);
 

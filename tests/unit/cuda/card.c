@@ -97,6 +97,13 @@ void card_reset(struct card_plan wanted)
 	pthread_mutex_unlock(&lock);
 }
 
+void card_refuse(int err)
+{
+	pthread_mutex_lock(&lock);
+	plan.refuse = err;
+	pthread_mutex_unlock(&lock);
+}
+
 struct card_counts card_counts(void)
 {
 	struct card_counts now;

@@ -46,6 +46,8 @@ struct card_counts {
 
 /* Before a pool is started: what it does, and all counts are 0. */
 void card_reset(struct card_plan plan);
+/* From now on: what declaring device memory fails with; 0: it does not. */
+void card_refuse(int err);
 struct card_counts card_counts(void);
 
 #endif

@@ -79,17 +79,23 @@ static void what_another_brings_is_registered_anew(void **state)
 }
 
 /* At the address of the one what the other has. */
-static int register_as(
-	struct pool_rank *rank, const struct buffer *address, const struct buffer *content)
+static int register_for(struct pool_rank *rank, const void *user, const struct buffer *address,
+	const struct buffer *content)
 {
 	struct smd_dmabuf dmabuf;
 	size_t bytes = address->count * sizeof(int32_t);
 	int ret;
 
 	dmabuf.fd = gpu_export(content->data, bytes, &dmabuf.offset);
-	ret = smd_context_register(rank->context, rank, address->data, bytes, &dmabuf);
+	ret = smd_context_register(rank->context, user, address->data, bytes, &dmabuf);
 	close(dmabuf.fd);
 	return ret;
+}
+
+static int register_as(
+	struct pool_rank *rank, const struct buffer *address, const struct buffer *content)
+{
+	return register_for(rank, rank, address, content);
 }
 
 static int register_buffer(struct pool_rank *rank, const struct buffer *buffer)
@@ -248,6 +254,47 @@ static void what_one_card_does_not_take_is_not_registered(void **state)
 	device_run(register_refused, NULL);
 }
 
+/* Whoever has registered it before: what the cards had of it may be other memory by now. So it is
+ * staged until they take it again, and is still given back as often as it was taken. */
+static void renew_in_vain(struct pool_rank *rank, const void *again)
+{
+	const size_t bytes = DIRECT_LARGE * sizeof(int32_t);
+	struct buffer buffer;
+
+	buffer_create(&buffer, true, DIRECT_LARGE, rank->rank + 1);
+	card_refuse(0);
+	CHECK(pthread_barrier_wait(&direct_ready) <= 0);
+	CHECK(register_buffer(rank, &buffer) == 0);
+	CHECK(smd_context_is_device_registered(rank->context, buffer.data, bytes));
+	CHECK(pthread_barrier_wait(&direct_ready) <= 0);
+	card_refuse(-ENOMEM);
+	CHECK(register_for(rank, again, &buffer, &buffer) == -ENOMEM);
+	CHECK(!smd_context_is_device_registered(rank->context, buffer.data, bytes));
+	direct_allreduce(rank, &buffer, &buffer);
+	CHECK(pthread_barrier_wait(&direct_ready) <= 0);
+	card_refuse(0);
+	CHECK(register_for(rank, again, &buffer, &buffer) == 0);
+	CHECK(smd_context_is_device_registered(rank->context, buffer.data, bytes));
+	smd_context_deregister(rank->context, again, buffer.data, bytes);
+	CHECK(smd_context_is_device_registered(rank->context, buffer.data, bytes));
+	deregister(rank, &buffer);
+	CHECK(!smd_context_is_device_registered(rank->context, buffer.data, bytes));
+	buffer_end(&buffer, SUM);
+}
+
+static void renew_own_and_anothers_in_vain(struct pool_rank *rank)
+{
+	renew_in_vain(rank, rank);
+	renew_in_vain(rank, rank->context);
+}
+
+static void what_cards_do_not_take_anew_is_not_registered(void **state)
+{
+	(void)state;
+	card_reset((struct card_plan){.refuse_shard = 1});
+	device_run(renew_own_and_anothers_in_vain, NULL);
+}
+
 static void without_cards_no_device_memory_is_registered(void **state)
 {
 	(void)state;
@@ -269,6 +316,7 @@ int main(void)
 		TEST(without_places_registered_device_memory_fails),
 		TEST(results_that_come_otherwise_fail),
 		TEST(what_one_card_does_not_take_is_not_registered),
+		TEST(what_cards_do_not_take_anew_is_not_registered),
 		TEST(without_cards_no_device_memory_is_registered),
 	};
 
