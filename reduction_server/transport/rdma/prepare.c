@@ -37,18 +37,23 @@ static int prepare_device(struct rdma_loop *loop, const struct smd_rdma_wish *wi
 	return 0;
 }
 
-/* Once for all shards: what no device here can do, or a device that the user has named and that is
- * not there. Of the rest lanes will say what is still in the way then. */
-static void tell_unprepared(const struct rdma_loop *loop, int err, const struct smd_error *error)
+/* Of each of the server's addresses once for all shards: what no device here can do, or a device
+ * that the user has named and that is not there. Of the rest lanes will say what is still in the
+ * way then. */
+static void tell_unprepared(const struct rdma_loop *loop, const char *address, unsigned number,
+	int err, const struct smd_error *error)
 {
-	static atomic_flag told = ATOMIC_FLAG_INIT;
+	static atomic_uint told; /* a bit for each address */
+	const unsigned bit = 1u << number;
 	bool misnamed = err == -ENETDOWN && loop->nports > 0;
 
+	_Static_assert(SMD_ADDRESSES_MAX <= 8 * sizeof(bit), "each has a bit");
 	if (err != -EPROTONOSUPPORT && err != -ENETDOWN && err != -ENETUNREACH && err != -ENOTSUP) {
-		smd_log(SMD_LOG_DEBUG, "rdma", "not prepared for lanes: %s", error->text);
-	} else if (!atomic_flag_test_and_set(&told)) {
-		smd_log(misnamed ? SMD_LOG_WARN : SMD_LOG_INFO, "rdma", "no workers over rdma: %s",
+		smd_log(SMD_LOG_DEBUG, "rdma", "not prepared for lanes at %s: %s", address,
 			error->text);
+	} else if (!(atomic_fetch_or(&told, bit) & bit)) {
+		smd_log(misnamed ? SMD_LOG_WARN : SMD_LOG_INFO, "rdma",
+			"no workers over rdma at %s: %s", address, error->text);
 	}
 }
 
@@ -64,41 +69,49 @@ static void warn_of_devices(const struct smd_rdma_settings *settings)
 	}
 }
 
+/* What lanes to that address of the server will need. */
+static int prepare_address(struct rdma_loop *loop, const char *address, unsigned shard,
+	struct smd_extent memory, size_t largest, struct smd_error *error)
+{
+	struct smd_rdma_way way;
+	/* The connection manager goes by the address alone. */
+	bool stays = loop->settings.by_manager;
+	struct smd_rdma_wish wish = {
+		.devices = stays ? "" : loop->settings.devices,
+		.local = way.local,
+		.interface = way.interface,
+		.turn = stays ? 0 : shard,
+		.first = stays ? 0 : loop->first,
+		.stays = stays,
+	};
+
+	if (!smd_rdma_port_listens(address, "", &way)) {
+		return 0;
+	}
+	wish.anywhere = way.anywhere;
+	loop->anywhere |= way.anywhere;
+	return prepare_device(loop, &wish, memory, largest, error);
+}
+
 void smd_rdma_prepare(struct event_base *base, const char *addresses, unsigned shard,
 	struct smd_extent memory, size_t largest)
 {
 	struct smd_error error = {""};
 	char address[SMD_ADDRESS_LONGEST];
 	struct rdma_loop *loop;
-	int ret = smd_rdma_loop_get(base, &loop, &error);
 
-	if (ret) {
+	if (smd_rdma_loop_get(base, &loop, &error)) {
 		return; /* lanes will say so */
 	}
 	loop->serves = true;
 	warn_of_devices(&loop->settings);
 	loop->first = smd_rdma_port_first(addresses);
 	for (unsigned i = 0; smd_addresses_get(addresses, i, address); i++) {
-		struct smd_rdma_way way;
-		/* The connection manager goes by the address alone. */
-		bool stays = loop->settings.by_manager;
-		struct smd_rdma_wish wish = {
-			.devices = stays ? "" : loop->settings.devices,
-			.local = way.local,
-			.interface = way.interface,
-			.turn = stays ? 0 : shard,
-			.first = stays ? 0 : loop->first,
-			.stays = stays,
-		};
+		int ret = prepare_address(loop, address, shard, memory, largest, &error);
 
-		if (smd_rdma_port_listens(address, "", &way)) {
-			wish.anywhere = way.anywhere;
-			loop->anywhere |= way.anywhere;
-			ret = prepare_device(loop, &wish, memory, largest, &error);
+		if (ret) {
+			tell_unprepared(loop, address, i, ret, &error);
 		}
-	}
-	if (ret) {
-		tell_unprepared(loop, ret, &error);
 	}
 	(void)smd_rdma_loop_open_maker(loop); /* or with the first lane */
 	if (loop->prepared) {

@@ -96,8 +96,8 @@ static void a_server_with_devices_of_other_kinds_says_so(void **state)
 		ports->fail_at = ports->count + 1;
 		smd_transport_rdma.prepare(link->base, "10.0.0.1:7", shard, nowhere, 1 << 16);
 	}
-	assert_int_equal(
-		capture_count("info  rdma: no workers over rdma: no RDMA device is InfiniBand or"),
+	assert_int_equal(capture_count("info  rdma: no workers over rdma at 10.0.0.1:7: no RDMA "
+				       "device is InfiniBand or"),
 		1);
 	capture_end();
 }

@@ -326,12 +326,34 @@ static void a_device_that_is_named_and_not_there_is_told_once(void **state)
 		smd_transport_end_loop(link->base);
 	}
 	assert_int_equal(capture_count("must name a port that is up"), 1);
-	assert_true(capture_has("warn  rdma: no workers over rdma: SUMMAND_RDMA_DEVICE: must name "
-				"a port that is up, got \"mlx5_7\"",
+	assert_true(capture_has("warn  rdma: no workers over rdma at 10.0.0.1:7: "
+				"SUMMAND_RDMA_DEVICE: must name a port that is up, got \"mlx5_7\"",
 		NULL));
 	capture_end();
 	unsetenv("SUMMAND_RDMA_DEVICE");
 	assert_int_equal(script.live, 0);
+}
+
+/* Of several cards one that cannot carry lanes is told, and the others carry theirs. */
+static void each_address_that_cannot_serve_is_told_once(void **state)
+{
+	struct script_call *domain = &script.calls[SCRIPT_domain_create];
+	struct link *link = *state;
+
+	two_cards();
+	capture_begin();
+	for (int i = 0; i < 3; i++) {
+		domain->fail_at = domain->count + 2;
+		domain->err = -ENOTSUP;
+		prepare(link, "10.0.0.1:7+10.0.0.2:7+10.0.0.1:8");
+		assert_int_equal(script.regions, PIECES);
+		smd_transport_end_loop(link->base);
+	}
+	assert_int_equal(capture_count("no workers over rdma"), 1);
+	assert_true(capture_has("info  rdma: no workers over rdma at 10.0.0.2:7: rdma: script1 "
+				"must be InfiniBand or RoCE; it has no writes with immediate data",
+		NULL));
+	capture_end();
 }
 
 /* What cannot be had now is asked for when it is needed. */
@@ -379,6 +401,7 @@ int main(void)
 		STAGE(a_queue_that_fails_without_lanes_is_let_go),
 		STAGE(loopback_leads_to_no_device),
 		STAGE(a_device_that_is_named_and_not_there_is_told_once),
+		STAGE(each_address_that_cannot_serve_is_told_once),
 		STAGE(what_fails_is_tried_again),
 	};
 
