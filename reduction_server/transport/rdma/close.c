@@ -188,9 +188,9 @@ static struct rdma_lane *lane_of_drain(struct rdma_drain *drain)
 }
 
 /* What becomes of the lane then is among that. */
-static void making_end_with_loop(struct rdma_drain *drain)
+static bool making_end_with_loop(struct rdma_drain *drain)
 {
-	smd_rdma_maker_finish(lane_of_drain(drain)->loop->maker);
+	return smd_rdma_loop_finish_maker(lane_of_drain(drain)->loop);
 }
 
 /* What can be the owner's goes back now, the rest when the maker is through: nobody waits for it.
@@ -292,8 +292,10 @@ static bool lane_is_taken_back_later(struct rdma_lane *lane)
 		lane_become_alone(lane);
 	}
 	lane_leave_to_maker(lane);
-	lane->making.job = (struct rdma_job){
-		.run = job_take_back, .done = job_on_taken_back, .urgent = true}; /* it makes room */
+	lane->making.job = (struct rdma_job){.what = "destroy a queue pair",
+		.run = job_take_back,
+		.done = job_on_taken_back,
+		.urgent = true}; /* it makes room */
 	smd_rdma_maker_give(lane->loop->maker, &lane->making.job);
 	return true;
 }
@@ -328,7 +330,7 @@ static void drain_end_soon(struct rdma_lane *lane)
 }
 
 /* Nobody is left on the loop who would have to wait, and nobody would poll later. */
-static void drain_end_with_loop(struct rdma_drain *drain)
+static bool drain_end_with_loop(struct rdma_drain *drain)
 {
 	struct rdma_lane *lane = lane_of_drain(drain);
 
@@ -338,6 +340,7 @@ static void drain_end_with_loop(struct rdma_drain *drain)
 		}
 	}
 	drain_end(lane);
+	return true;
 }
 
 static void drain_completed(struct rdma_pair *pair, const struct ibv_wc *completion)

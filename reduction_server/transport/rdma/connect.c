@@ -383,8 +383,10 @@ static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
 	}
 	lane_begin_accept(lane);
 	lane->accepting.under_way = true;
-	lane->accepting.job = (struct rdma_job){
-		.run = job_accept, .done = job_on_accepted, .urgent = true}; /* as who joins */
+	lane->accepting.job = (struct rdma_job){.what = "accept a connection",
+		.run = job_accept,
+		.done = job_on_accepted,
+		.urgent = true}; /* as who joins */
 	smd_rdma_maker_give(lane->loop->maker, &lane->accepting.job);
 }
 

@@ -65,9 +65,10 @@ struct rdma_endpoint {
 	void (*on_event)(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
 };
 
-/* What is closed and still at work on the loop: end() is called before the loop is freed. */
+/* What is closed and still at work on the loop: end() is called before the loop is freed. False:
+ * the maker's driver does not return, and it stays as it is. */
 struct rdma_drain {
-	void (*end)(struct rdma_drain *drain);
+	bool (*end)(struct rdma_drain *drain);
 	LIST_ENTRY(rdma_drain) link;
 };
 
@@ -81,6 +82,7 @@ struct rdma_loop {
 	bool prepared;  /* and stays until its base ends (prepare.c) */
 	LIST_HEAD(, rdma_device) devices;
 	LIST_HEAD(, rdma_drain) drains;
+	LIST_HEAD(, rdma_drain) stuck; /* of them, at the loop's end: with the maker for good */
 	struct rdma_maker *maker; /* NULL: nobody has needed it */
 	LIST_HEAD(, rdma_card) cards; /* opened here (card.h), */
 	unsigned turn;  /* of the next lane that answers here, among ports that are as good; */
@@ -133,6 +135,8 @@ int smd_rdma_loop_open_channel(struct rdma_loop *loop, struct smd_error *error);
 void smd_rdma_loop_put(struct rdma_loop *loop);
 /* What makes its queue pairs (maker.h), from now on. 0 or -errno. */
 int smd_rdma_loop_open_maker(struct rdma_loop *loop);
+/* Waits until the maker is through with all that it has. False: its driver does not return. */
+bool smd_rdma_loop_finish_maker(struct rdma_loop *loop);
 /* The loop is about to be freed: ends all of its drains. */
 void smd_rdma_loop_end(struct event_base *base);
 

@@ -106,12 +106,12 @@ static void job_on_read(struct rdma_job *job)
 	smd_rdma_loop_put(loop);
 }
 
-static void listing_end_with_loop(struct rdma_drain *drain)
+static bool listing_end_with_loop(struct rdma_drain *drain)
 {
 	const struct rdma_listing *listing =
 		(struct rdma_listing *)((char *)drain - offsetof(struct rdma_listing, drain));
 
-	smd_rdma_maker_finish(listing->loop->maker);
+	return smd_rdma_loop_finish_maker(listing->loop);
 }
 
 static struct rdma_listing *listing_create(struct rdma_loop *loop)
@@ -131,7 +131,8 @@ static struct rdma_listing *listing_create(struct rdma_loop *loop)
 	for (; listing->nknown < loop->nports; listing->nknown++) {
 		listing->known[listing->nknown] = loop->ports[listing->nknown];
 	}
-	listing->job = (struct rdma_job){.run = job_read, .done = job_on_read};
+	listing->job = (struct rdma_job){
+		.what = "describe its ports", .run = job_read, .done = job_on_read};
 	listing->drain.end = listing_end_with_loop;
 	return listing;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
 #include "reduction_server/transport/rdma/card.h"
 #include "reduction_server/transport/rdma/device.h"
@@ -15,6 +16,8 @@
 
 static pthread_mutex_t loops_lock = PTHREAD_MUTEX_INITIALIZER;
 static LIST_HEAD(, rdma_loop) loops = LIST_HEAD_INITIALIZER(loops);
+/* Whose base is gone, but whose maker's driver does not return. */
+static LIST_HEAD(, rdma_loop) left = LIST_HEAD_INITIALIZER(left);
 
 static struct rdma_loop *loop_find(struct event_base *base)
 {
@@ -65,6 +68,7 @@ static int loop_create(struct event_base *base, struct rdma_loop **out, struct s
 	loop->turn = first_turn();
 	LIST_INIT(&loop->devices);
 	LIST_INIT(&loop->drains);
+	LIST_INIT(&loop->stuck);
 	LIST_INIT(&loop->cards);
 	pthread_mutex_lock(&loops_lock);
 	LIST_INSERT_HEAD(&loops, loop, link);
@@ -120,6 +124,11 @@ int smd_rdma_loop_open_maker(struct rdma_loop *loop)
 	return loop->maker ? 0 : smd_rdma_maker_create(loop->base, &loop->maker);
 }
 
+bool smd_rdma_loop_finish_maker(struct rdma_loop *loop)
+{
+	return smd_rdma_maker_finish(loop->maker, loop->settings.connect_s * SMD_SECOND_NS) == 0;
+}
+
 static void loop_unprepare(struct rdma_loop *loop)
 {
 	struct rdma_device *device = LIST_FIRST(&loop->devices);
@@ -134,6 +143,23 @@ static void loop_unprepare(struct rdma_loop *loop)
 	loop->prepared = false;
 }
 
+static void loop_end_drain(struct rdma_loop *loop, struct rdma_drain *drain)
+{
+	if (!drain->end(drain)) {
+		LIST_REMOVE(drain, link);
+		LIST_INSERT_HEAD(&loop->stuck, drain, link);
+	}
+}
+
+/* Who is stuck uses it, and nobody else: another loop may have the same address as its base had. */
+static void loop_leave(struct rdma_loop *loop)
+{
+	pthread_mutex_lock(&loops_lock);
+	LIST_REMOVE(loop, link);
+	LIST_INSERT_HEAD(&left, loop, link);
+	pthread_mutex_unlock(&loops_lock);
+}
+
 void smd_rdma_loop_end(struct event_base *base)
 {
 	struct rdma_loop *loop = loop_find(base);
@@ -143,10 +169,11 @@ void smd_rdma_loop_end(struct event_base *base)
 	}
 	loop->users++; /* so that the last drain does not free it */
 	while (!LIST_EMPTY(&loop->drains)) {
-		struct rdma_drain *drain = LIST_FIRST(&loop->drains);
-
-		drain->end(drain);
+		loop_end_drain(loop, LIST_FIRST(&loop->drains));
 	}
 	loop_unprepare(loop);
+	if (!LIST_EMPTY(&loop->stuck)) {
+		loop_leave(loop);
+	}
 	smd_rdma_loop_put(loop);
 }

@@ -6,8 +6,10 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/log.h"
 #include "reduction_server/transport/loop.h"
 
 STAILQ_HEAD(rdma_jobs, rdma_job);
@@ -20,9 +22,10 @@ struct rdma_maker {
 	struct rdma_jobs urgent; /* of those that were given, */
 	struct rdma_jobs given;  /* and the others */
 	struct rdma_jobs run;
-	bool busy; /* with one that is in neither list, */
-	_Atomic(uint64_t) busy_since_ns; /* since then; else 0 */
+	const struct rdma_job *at;       /* one that is in neither list; NULL: it waits */
+	_Atomic(uint64_t) busy_since_ns; /* with that one; else 0 */
 	bool ends;
+	bool given_up; /* which has been said */
 };
 
 /* NULL: there is none to run. */
@@ -54,11 +57,11 @@ static void *maker_main(void *arg)
 			pthread_cond_wait(&maker->changed, &maker->lock);
 			continue;
 		}
-		maker->busy = true;
+		maker->at = job;
 		pthread_mutex_unlock(&maker->lock);
 		job->run(job);
 		pthread_mutex_lock(&maker->lock);
-		maker->busy = false;
+		maker->at = NULL;
 		atomic_store(&maker->busy_since_ns, 0);
 		STAILQ_INSERT_TAIL(&maker->run, job, link);
 		pthread_cond_broadcast(&maker->changed);
@@ -106,6 +109,7 @@ static int maker_start(struct rdma_maker *maker)
 int smd_rdma_maker_create(struct event_base *base, struct rdma_maker **out)
 {
 	struct rdma_maker *maker = calloc(1, sizeof(*maker));
+	pthread_condattr_t monotonic;
 	int ret;
 
 	if (!maker) {
@@ -115,7 +119,10 @@ int smd_rdma_maker_create(struct event_base *base, struct rdma_maker **out)
 	STAILQ_INIT(&maker->given);
 	STAILQ_INIT(&maker->run);
 	pthread_mutex_init(&maker->lock, NULL);
-	pthread_cond_init(&maker->changed, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&maker->changed, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	ret = smd_wakeup_create(&maker->wakeup, base, maker_on_run, maker);
 	if (ret == 0) {
 		ret = maker_start(maker);
@@ -157,12 +164,51 @@ uint64_t smd_rdma_maker_busy_since(const struct rdma_maker *maker)
 	return atomic_load(&maker->busy_since_ns);
 }
 
-void smd_rdma_maker_finish(struct rdma_maker *maker)
+static bool maker_has_jobs(const struct rdma_maker *maker)
 {
+	return maker->at || !STAILQ_EMPTY(&maker->urgent) || !STAILQ_EMPTY(&maker->given);
+}
+
+static bool maker_is_stuck(const struct rdma_maker *maker, uint64_t patience_ns)
+{
+	return maker->at && smd_clock_ns() - maker->busy_since_ns >= patience_ns;
+}
+
+/* Until something changes, or it may be stuck. */
+static void maker_wait(struct rdma_maker *maker, uint64_t patience_ns)
+{
+	uint64_t until_ns = (maker->at ? maker->busy_since_ns : smd_clock_ns()) + patience_ns;
+	const struct timespec until = {
+		(time_t)(until_ns / SMD_SECOND_NS), (long)(until_ns % SMD_SECOND_NS)};
+
+	pthread_cond_timedwait(&maker->changed, &maker->lock, &until);
+}
+
+static void maker_give_up(struct rdma_maker *maker, uint64_t patience_ns)
+{
+	if (!maker->given_up) {
+		smd_log(SMD_LOG_ERROR, "rdma",
+			"the driver has not returned within %llu s when asked to %s; it is not "
+			"waited for, and what it uses stays until the process ends",
+			(unsigned long long)(patience_ns / SMD_SECOND_NS), maker->at->what);
+	}
+	maker->given_up = true;
+}
+
+int smd_rdma_maker_finish(struct rdma_maker *maker, uint64_t patience_ns)
+{
+	int ret = 0;
+
 	pthread_mutex_lock(&maker->lock);
-	while (maker->busy || !STAILQ_EMPTY(&maker->urgent) || !STAILQ_EMPTY(&maker->given)) {
-		pthread_cond_wait(&maker->changed, &maker->lock);
+	while (ret == 0 && maker_has_jobs(maker)) {
+		if (maker_is_stuck(maker, patience_ns)) {
+			maker_give_up(maker, patience_ns);
+			ret = -ETIMEDOUT;
+		} else {
+			maker_wait(maker, patience_ns);
+		}
 	}
 	pthread_mutex_unlock(&maker->lock);
 	maker_hand_back(maker);
+	return ret;
 }

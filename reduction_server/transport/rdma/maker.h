@@ -17,6 +17,7 @@ struct event_base;
 struct rdma_maker;
 
 struct rdma_job {
+	const char *what;                   /* it asks of the driver: "make a queue pair" */
 	void (*run)(struct rdma_job *job);  /* on the maker's thread */
 	void (*done)(struct rdma_job *job); /* afterwards, on the loop's */
 	bool urgent;                        /* somebody waits for it who counts the seconds, or it makes room */
@@ -33,7 +34,9 @@ void smd_rdma_maker_destroy(struct rdma_maker *maker);
 void smd_rdma_maker_give(struct rdma_maker *maker, struct rdma_job *job);
 /* When it has taken up the job that it is at; 0: none. Any thread. */
 uint64_t smd_rdma_maker_busy_since(const struct rdma_maker *maker);
-/* Waits for all that were given, and calls their done(). */
-void smd_rdma_maker_finish(struct rdma_maker *maker);
+/* Waits for all that were given, and calls their done(). -ETIMEDOUT, with an error in the log: the
+ * driver has not come back from one of them for so long. That one and those behind it are the
+ * maker's still, with all that they use, for as long as the process lives. */
+int smd_rdma_maker_finish(struct rdma_maker *maker, uint64_t patience_ns);
 
 #endif

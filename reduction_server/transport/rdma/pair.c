@@ -240,14 +240,20 @@ int smd_rdma_lane_make_pair_later(struct rdma_lane *lane, struct ibv_context *co
 	}
 	ret = lane_begin_pair(lane, context, port, error);
 	if (ret == 0) {
-		lane_give(lane, (struct rdma_job){.run = job_make, .done = job_on_made}, made);
+		lane_give(lane,
+			(struct rdma_job){
+				.what = "make a queue pair", .run = job_make, .done = job_on_made},
+			made);
 	}
 	return ret;
 }
 
 void smd_rdma_lane_join_pair_later(struct rdma_lane *lane, rdma_made *made)
 {
-	const struct rdma_job job = {.run = job_join, .done = job_on_joined, .urgent = true};
+	const struct rdma_job job = {.what = "connect a queue pair",
+		.run = job_join,
+		.done = job_on_joined,
+		.urgent = true};
 
 	lane_give(lane, job, made);
 }

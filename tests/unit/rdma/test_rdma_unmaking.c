@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "tests/unit/allreduce/capture.h"
 #include "tests/unit/rdma/later.h"
 
 #define LARGE 100000u
@@ -299,6 +300,46 @@ static void the_loops_end_waits_for_ports_that_are_read(void **state)
 	loop_ends_while(link, SCRIPT_ports, &halves);
 }
 
+/* A driver that does not return holds up no server's end: it is told, and what the driver still
+ * uses stays, so that nothing happens when it does return. */
+static void the_loops_end_does_not_wait_for_ever(void **state)
+{
+	static const struct {
+		enum script_call_name name;
+		const char *what;
+	} calls[] = {
+		{SCRIPT_pair_create, "make a queue pair"},
+		{SCRIPT_pair_destroy, "destroy a queue pair"},
+	};
+	struct link *link = *state;
+
+	forget_loop(link);
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		struct smd_error error = {""};
+		struct later other;
+
+		capture_begin();
+		later_make(link);
+		slow_begin(calls[i].name);
+		assert_int_equal(offer_one(&other, link, &error), 0);
+		end_close(&later.end);
+		RUN_UNTIL(link, is_held(calls[i].name));
+		end_close(&other.end);
+		later.loop->settings.connect_s = 0; /* which are over */
+		smd_transport_end_loop(link->base);
+		assert_true(is_held(calls[i].name));
+		assert_true(script.live > 0);
+		assert_int_equal(
+			capture_count("error rdma: the driver has not returned within 0 s"), 1);
+		assert_true(capture_has("when asked to", calls[i].what));
+		capture_end();
+		slow_end(calls[i].name);
+		RUN_UNTIL(link, script.live == 0); /* the base is still there */
+		free(later.end.room);
+		free(other.end.room);
+	}
+}
+
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
 
 int main(void)
@@ -314,6 +355,7 @@ int main(void)
 		STAGE(who_closes_while_it_is_joined_hears_nothing_more),
 		STAGE(the_loops_end_takes_all_back),
 		STAGE(the_loops_end_waits_for_ports_that_are_read),
+		STAGE(the_loops_end_does_not_wait_for_ever),
 	};
 
 	return cmocka_run_group_tests_name("rdma unmaking", tests, NULL, NULL);
