@@ -301,10 +301,10 @@ int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsi
 	lane->shard = shard;
 	lane->callbacks = callbacks;
 	lane->owner = owner;
-	lane->later = callbacks->on_offered != NULL;
 	snprintf(lane->peer, sizeof(lane->peer), "%s", smd_lane_peer_name(carrier));
 	ret = smd_rdma_loop_get(base, &lane->loop, error);
 	if (ret == 0) {
+		lane->later = callbacks->on_offered != NULL;
 		ret = lane_offer(lane, carrier, other, kinds, own, error);
 	}
 	if (ret) {

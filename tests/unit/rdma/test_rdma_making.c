@@ -304,6 +304,23 @@ static void what_cannot_be_joined_is_told_later(void **state)
 	halves_close(&halves);
 }
 
+/* A server goes on without RDMA where a setting is wrong, and workers ask it for a queue pair all
+ * the same. */
+static void where_a_setting_is_wrong_nothing_is_offered(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+
+	forget_loop(link);
+	setenv("SUMMAND_RDMA_BOUNCE", "much", 1);
+	assert_int_equal(later_offer(link, &error), -EINVAL);
+	assert_string_equal(
+		error.text, "SUMMAND_RDMA_BOUNCE: must be a size like 64M, got \"much\"");
+	unsetenv("SUMMAND_RDMA_BOUNCE");
+	stage_turn(link);
+	free(later.end.room);
+}
+
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
 
 int main(void)
@@ -320,6 +337,7 @@ int main(void)
 		STAGE(nobody_waits_for_ever),
 		STAGE(what_cannot_be_made_is_told_later),
 		STAGE(what_cannot_be_joined_is_told_later),
+		STAGE(where_a_setting_is_wrong_nothing_is_offered),
 	};
 
 	return cmocka_run_group_tests_name("rdma making", tests, NULL, NULL);
