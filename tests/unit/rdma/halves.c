@@ -54,7 +54,8 @@ int half_offer(struct half *half, struct link *link, const struct smd_offer *oth
 	struct smd_error *error)
 {
 	int ret = smd_transport_rdma.offer(link->base, &half->carrier.lane, 5, other, half->kinds,
-		&link_callbacks, half->end, &half->end->lane, &half->offer, error);
+		half->callbacks ? half->callbacks : &link_callbacks, half->end, &half->end->lane,
+		&half->offer, error);
 
 	half->lane = ret ? NULL : rdma_lane_of(half->end->lane);
 	return ret;
@@ -137,3 +138,16 @@ void carrier_end(struct half *half)
 	half->carrier.callbacks->on_closed(half->carrier.owner, -ECONNRESET, "reset");
 }
 
+void carriers_tell(struct halves *halves)
+{
+	struct half *both[] = {&halves->first, &halves->second};
+
+	for (int i = 0; i < 2; i++) {
+		const struct half *other = both[!i];
+		bool has_one = both[i]->carrier.callbacks && !both[i]->carrier.closed;
+
+		if (has_one && both[i]->end->lane && !other->end->lane) {
+			carrier_end(both[i]);
+		}
+	}
+}

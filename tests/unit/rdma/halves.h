@@ -20,6 +20,7 @@ struct carrier {
 struct half {
 	struct end *end;
 	struct carrier carrier;
+	const struct smd_lane_callbacks *callbacks; /* NULL: those of links */
 	uint16_t kinds; /* of the other end's devices, that it hears of before it offers */
 	struct smd_offer offer;
 	struct rdma_lane *lane;
@@ -35,8 +36,9 @@ void half_begin(struct half *half, struct link *link, struct end *end);
 int half_offer(struct half *half, struct link *link, const struct smd_offer *other,
 	struct smd_error *error);
 int half_join(struct half *half, const struct half *other, struct smd_error *error);
-/* What TCP would say. */
+/* What TCP would say; and where the other end has closed its lane, once. */
 void carrier_end(struct half *half);
+void carriers_tell(struct halves *halves);
 
 void halves_begin(struct halves *halves, struct link *link);
 /* Both have offered, and the second has joined. */

@@ -24,15 +24,13 @@ static const struct smd_lane_callbacks *later_callbacks(void)
 
 int offer_one(struct later *one, struct link *link, struct smd_error *error)
 {
-	struct smd_offer none;
 	int ret;
 
 	*one = (struct later){.end = {.room = malloc(ROOM)}};
 	half_begin(&one->half, link, &one->end);
-	ret = smd_transport_rdma.offer(link->base, &one->half.carrier.lane, 5, NULL, 0,
-		later_callbacks(), &one->end, &one->end.lane, &none, error);
+	one->half.callbacks = later_callbacks();
+	ret = half_offer(&one->half, link, NULL, error);
 	if (ret == 0) {
-		one->half.lane = rdma_lane_of(one->end.lane);
 		one->loop = one->half.lane->loop;
 	}
 	return ret;
