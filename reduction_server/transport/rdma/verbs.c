@@ -6,6 +6,8 @@
 #include <pthread.h>
 #include <string.h>
 
+#include "reduction_server/base/log.h"
+
 #define HOPS_MOST         64
 #define VENDOR_BROADCOM   0x14e4u /* bnxt_re */
 #define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
@@ -369,9 +371,33 @@ int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, 
 	return *out ? 0 : -errno;
 }
 
+/* One that is in the error state reads and writes nothing, whatever comes. */
+static void pair_stop(struct ibv_qp *pair, int err)
+{
+	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+	const char *name = ibv_get_device_name(pair->context->device);
+	int ret = from_value(ibv_modify_qp(pair, &attributes, IBV_QP_STATE));
+
+	if (ret) {
+		smd_log(SMD_LOG_ERROR, "rdma",
+			"%s: cannot destroy a queue pair: %s, nor stop it: %s; its memory may "
+			"still be read and written",
+			name, strerror(-err), strerror(-ret));
+	} else {
+		smd_log(SMD_LOG_WARN, "rdma",
+			"%s: cannot destroy a queue pair: %s; it is stopped, and stays until the "
+			"process ends",
+			name, strerror(-err));
+	}
+}
+
 void smd_verbs_pair_destroy(struct ibv_qp *pair)
 {
-	ibv_destroy_qp(pair);
+	int ret = from_value(ibv_destroy_qp(pair));
+
+	if (ret) {
+		pair_stop(pair, ret);
+	}
 }
 
 int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey)
@@ -522,7 +548,8 @@ int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offse
 	return *out ? 0 : -errno;
 }
 
+/* One that cannot be taken back stays locked, and its key good for those who have it: as it was. */
 void smd_verbs_region_destroy(struct ibv_mr *region)
 {
-	ibv_dereg_mr(region);
+	(void)ibv_dereg_mr(region);
 }

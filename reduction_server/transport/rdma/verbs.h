@@ -150,7 +150,8 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completio
  */
 int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, uint32_t sends,
 	uint32_t receives, uint32_t *inline_bytes, struct ibv_qp **out);
-/* When this returns nothing is read or written on the pair's behalf any more. */
+/* When this returns nothing is read or written on the pair's behalf any more; or a card that takes
+ * no orders may still do so, which an error tells. */
 void smd_verbs_pair_destroy(struct ibv_qp *pair);
 /* Lets receives be posted to a pair, of the partition at that place of the port's table. */
 int smd_verbs_pair_init(struct ibv_qp *pair, uint8_t port, uint16_t pkey);
