@@ -255,16 +255,19 @@ int smd_registrations_remove(
 	return registering_ask(registrations, &call);
 }
 
+/* Of what several users have registered what came last is there, and lanes have that only. */
 int smd_registrations_restore(struct smd_registrations *registrations, struct smd_lane *lane)
 {
 	struct smd_registration *registration;
 	int ret = 0;
 
 	TAILQ_FOREACH_REVERSE (registration, &registrations->list, smd_registration_list, link) {
-		if (registration->there) {
-			ret = registration_apply_to(lane,
-				(struct smd_extent){registration->base, registration->length},
-				registration->device ? &registration->dmabuf : NULL);
+		struct smd_extent memory = {registration->base, registration->length};
+		bool last = registration_find(registrations, NULL, memory) == registration;
+
+		if (last && registration->there) {
+			ret = registration_apply_to(
+				lane, memory, registration->device ? &registration->dmabuf : NULL);
 		}
 		if (ret) {
 			break;

@@ -1,6 +1,11 @@
 /* Starts pools for tests of device memory, fills buffers and checks them. */
 #include "tests/unit/cuda/device_pool.h"
 
+#include <unistd.h>
+
+#include "worker/libsummand/context.h"
+#include "worker/libsummand/registration.h"
+
 #define MARGIN  3 /* elements around a buffer that must stay as they are; and it is odd */
 #define OUTSIDE 0x0badcafe
 #define CHUNK   16384
@@ -59,6 +64,19 @@ void buffer_create(struct buffer *buffer, bool on_device, size_t count, int fact
 		free(host);
 	}
 	buffer->data = buffer->whole + MARGIN;
+}
+
+int buffer_register(struct pool_rank *rank, const void *user, const struct buffer *address,
+	const struct buffer *content)
+{
+	struct smd_dmabuf dmabuf;
+	size_t bytes = address->count * sizeof(int32_t);
+	int ret;
+
+	dmabuf.fd = gpu_export(content->data, bytes, &dmabuf.offset);
+	ret = smd_context_register(rank->context, user, address->data, bytes, &dmabuf);
+	close(dmabuf.fd);
+	return ret;
 }
 
 void buffer_end(struct buffer *buffer, int factor)

@@ -32,6 +32,9 @@ struct buffer {
 
 /* Element i is (i + 1) * factor. */
 void buffer_create(struct buffer *buffer, bool on_device, size_t count, int factor);
+/* Registers with network cards, at the address of the one, what the other has. 0 or -errno. */
+int buffer_register(struct pool_rank *rank, const void *user, const struct buffer *address,
+	const struct buffer *content);
 /* Checks that it is (i + 1) * factor and that nothing around was touched; frees the buffer. */
 void buffer_end(struct buffer *buffer, int factor);
 

@@ -79,23 +79,10 @@ static void what_another_brings_is_registered_anew(void **state)
 }
 
 /* At the address of the one what the other has. */
-static int register_for(struct pool_rank *rank, const void *user, const struct buffer *address,
-	const struct buffer *content)
-{
-	struct smd_dmabuf dmabuf;
-	size_t bytes = address->count * sizeof(int32_t);
-	int ret;
-
-	dmabuf.fd = gpu_export(content->data, bytes, &dmabuf.offset);
-	ret = smd_context_register(rank->context, user, address->data, bytes, &dmabuf);
-	close(dmabuf.fd);
-	return ret;
-}
-
 static int register_as(
 	struct pool_rank *rank, const struct buffer *address, const struct buffer *content)
 {
-	return register_for(rank, rank, address, content);
+	return buffer_register(rank, rank, address, content);
 }
 
 static int register_buffer(struct pool_rank *rank, const struct buffer *buffer)
@@ -268,12 +255,12 @@ static void renew_in_vain(struct pool_rank *rank, const void *again)
 	CHECK(smd_context_is_device_registered(rank->context, buffer.data, bytes));
 	CHECK(pthread_barrier_wait(&direct_ready) <= 0);
 	card_refuse(-ENOMEM);
-	CHECK(register_for(rank, again, &buffer, &buffer) == -ENOMEM);
+	CHECK(buffer_register(rank, again, &buffer, &buffer) == -ENOMEM);
 	CHECK(!smd_context_is_device_registered(rank->context, buffer.data, bytes));
 	direct_allreduce(rank, &buffer, &buffer);
 	CHECK(pthread_barrier_wait(&direct_ready) <= 0);
 	card_refuse(0);
-	CHECK(register_for(rank, again, &buffer, &buffer) == 0);
+	CHECK(buffer_register(rank, again, &buffer, &buffer) == 0);
 	CHECK(smd_context_is_device_registered(rank->context, buffer.data, bytes));
 	smd_context_deregister(rank->context, again, buffer.data, bytes);
 	CHECK(smd_context_is_device_registered(rank->context, buffer.data, bytes));
