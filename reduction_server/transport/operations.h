@@ -93,7 +93,8 @@ struct smd_transport_ops {
 	 * the card that has its carrier's address). `other` is what the other end has offered;
 	 * NULL: this one is the first, and the other's devices are of these kinds (0: that is not
 	 * known). What answers, without on_offered(), is ready for the other end when it is said. 0
-	 * or -errno with a text.
+	 * or -errno with a text; -ETIMEDOUT: there is no path between the halves, as where nothing
+	 * comes over the lane later.
 	 *
 	 * Making may take milliseconds, which a loop with other lanes at work has not got. If there
 	 * is an on_offered(), it is done elsewhere and only begun here: on_offered() is called

@@ -31,6 +31,13 @@ static inline bool smd_transport_error_passes(int err)
 	return err == -ETIMEDOUT || err == -EAGAIN || err == -EBUSY || err == -EIO;
 }
 
+/* Nothing is heard over a network any more, or there is no way to the other end: no word of its
+ * process, which may be at work. */
+static inline bool smd_transport_error_is_silence(int err)
+{
+	return err == -ETIMEDOUT || err == -EHOSTUNREACH || err == -ENETUNREACH || err == -ENETDOWN;
+}
+
 /* Before a loop is freed; smd_loop_free() calls it. What closed lanes have still to say has up to
  * 0.1 s from their close. Not inside a callback of the loop's. */
 void smd_transport_end_loop(struct event_base *base);

@@ -371,11 +371,13 @@ static bool remote_has_lost_carrier(const struct smd_remote *remote)
 	return remote->pairs && !remote->answered;
 }
 
-/* Both ends have made their halves, and wait for each other; or this end has, and does. */
+/* Both ends have made their halves, and wait for each other, or there is no path between them; or
+ * this end has made its own, and waits. */
 static bool remote_has_asked(const struct smd_remote *remote)
 {
-	return remote->lane && smd_transport_is_made(remote->lane->ops) &&
-	       remote->lane->ops == remote->owner->config->transports[remote->transport];
+	return (remote->pairs && remote->answered) ||
+	       (remote->lane && smd_transport_is_made(remote->lane->ops) &&
+		       remote->lane->ops == remote->owner->config->transports[remote->transport]);
 }
 
 static void remote_on_closed(void *owner, int err, const char *reason)

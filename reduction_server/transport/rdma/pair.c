@@ -124,6 +124,13 @@ static int lane_make(struct rdma_lane *lane, struct smd_error *error)
 	return ret ? smd_rdma_explain(error, -ret, "make a queue pair") : 0;
 }
 
+/* To join it the kernel looks for the way to the other end, on Ethernet for its hardware address:
+ * for a second, where nobody answers. A path that is not there is one over which nothing comes. */
+static int join_error(int ret)
+{
+	return smd_transport_error_is_silence(ret) ? ETIMEDOUT : -ret;
+}
+
 static int lane_join(struct rdma_lane *lane, struct smd_error *error)
 {
 	const struct smd_rdma_settings *settings = &lane->loop->settings;
@@ -134,7 +141,7 @@ static int lane_join(struct rdma_lane *lane, struct smd_error *error)
 	lane->path.patience = settings->patience;
 	ret = lane->id ? smd_verbs_pair_join_as(lane->pair.qp, lane->id, &lane->path)
 		       : smd_verbs_pair_join(lane->pair.qp, &lane->path);
-	return ret ? smd_error_set(error, -ret,
+	return ret ? smd_error_set(error, join_error(ret),
 			     "rdma: the queue pair on %s cannot be connected: %s",
 			     ibv_get_device_name(lane->device->context->device), strerror(-ret))
 		   : 0;

@@ -176,6 +176,9 @@ static int carried_offer(struct event_base *base, const struct smd_lane *carrier
 	if (take_one(&smd_carried_trials.refuse)) {
 		return smd_error_set(error, ENOSPC, "it is to be refused");
 	}
+	if (other && take_one(&smd_carried_trials.no_path)) {
+		return smd_error_set(error, ETIMEDOUT, "there is to be no path");
+	}
 	lane = carried_create(base, callbacks, owner);
 	if (!lane) {
 		return smd_error_set(error, ENOMEM, "out of memory");

@@ -13,6 +13,7 @@
 struct smd_carried_trials {
 	atomic_bool itself;    /* a worker's lanes connect by themselves, to who listens over TCP */
 	atomic_uint refuse;    /* so many of the first offers, at either end, cannot be made */
+	atomic_uint no_path;   /* so many of the first that answer find no way to the other end */
 	atomic_uint refuse_later; /* so many of those that are made later cannot be, */
 	atomic_uint late;         /* and so many not in time */
 	atomic_uint open;         /* after so many answers that open */

@@ -2,8 +2,8 @@
  * Lanes that are made over others, between the handshake and WELCOME (PAIR): how a worker and a
  * server come to them, do without, try again, and hold off who has not shown that he has the job's
  * token. The transport is one of tests (transport/testing/carried.h); RDMA's own part is in
- * tests/unit/rdma/test_rdma_offer.c, and what holds of lanes that connect by themselves in
- * test_pairing_managed.c.
+ * tests/unit/rdma/test_rdma_offer.c, what a fabric that drops all costs in test_pairing_silence.c,
+ * and what holds of lanes that connect by themselves in test_pairing_managed.c.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -115,60 +115,6 @@ static void what_times_out_is_tried_once_more(void **state)
 	pool_stop(&pool);
 }
 
-/* A fabric may drop all that crosses, and a server may have many lanes: what the first has found
- * out the others need not. */
-static void where_nothing_comes_the_others_are_spared(void **state)
-{
-	enum { ALL = 1000 };
-	struct pool pool;
-
-	(void)state;
-	pairing_start(&pool, "tcp", SMD_SHARDS_MAX, true, NULL);
-	smd_carried_trials.time_out = ALL;
-	capture_begin();
-	assert_int_equal(pairing_work(&pool, "either", 60), 0);
-	assert_int_equal(ALL - smd_carried_trials.time_out, 2);
-	assert_true(capture_has("go over tcp: both ends have what carried needs, and nothing comes "
-				"over it: it is to time out",
-		"warn"));
-	/* One card of the server's may be cut off, whose lanes come later. */
-	smd_carried_trials.open = 1;
-	smd_carried_trials.time_out = ALL;
-	assert_int_equal(pairing_work(&pool, "either", 60), 0);
-	assert_in_range(ALL - smd_carried_trials.time_out, 8 * 2, 8 * 2 + 8);
-	capture_end();
-	pool_stop(&pool);
-}
-
-/* What was found out holds for a server that returns, which has little time, and counts once. */
-static void what_was_in_vain_is_not_tried_when_a_server_returns(void **state)
-{
-	enum { ALL = 1000, SHARDS = 2, TIMES = 3 };
-	const struct smd_server_config config = pairing_configure(SHARDS, true, NULL);
-	const struct smd_server_config both[] = {config, pairing_configure(1, false, NULL)};
-	struct smd_context_options options = {
-		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
-	smd_context *context;
-	struct pool pool;
-
-	(void)state;
-	pool_start(&pool, "tcp", 2, both);
-	options.servers = pool.list;
-	smd_carried_trials.time_out = ALL;
-	capture_begin();
-	assert_int_equal(smd_context_create(&options, &context), 0);
-	assert_int_equal(ALL - smd_carried_trials.time_out, 2);
-	for (unsigned i = 0; i < TIMES; i++) {
-		pairing_return_server(&pool, &config, 1 + i);
-	}
-	assert_int_equal(ALL - smd_carried_trials.time_out, 2);
-	assert_int_equal(capture_count("nothing comes over it"), 1);
-	assert_false(capture_has("lanes to all servers go over tcp", NULL));
-	smd_context_destroy(context);
-	capture_end();
-	pool_stop(&pool);
-}
-
 /* Once it may have been slow: the next time that it returns it is tried again. */
 static void what_has_worked_is_tried_when_a_server_returns(void **state)
 {
@@ -207,28 +153,6 @@ static void a_server_that_returns_is_reached_after_a_long_silence(void **state)
 	pairing_return_server(&pool, &both[0], 1);
 	assert_int_equal(smd_carried_trials.time_out, 1); /* in the first attempt */
 	smd_context_destroy(context);
-	capture_end();
-	pool_stop(&pool);
-}
-
-static void where_nothing_comes_from_two_servers_the_others_are_spared(void **state)
-{
-	enum { ALL = 1000, SERVERS = 8, SHARDS = 8 };
-	struct smd_server_config configs[SERVERS];
-	struct pool pool;
-
-	(void)state;
-	for (int i = 0; i < SERVERS; i++) {
-		configs[i] = pairing_configure(SHARDS, true, NULL);
-	}
-	pool_start(&pool, "tcp", SERVERS, configs);
-	smd_carried_trials.time_out = ALL;
-	capture_begin();
-	assert_int_equal(pairing_work(&pool, "either", 60), 0);
-	assert_in_range(ALL - smd_carried_trials.time_out, 4, SERVERS * 2);
-	assert_true(capture_has(
-		"nothing comes over carried from 2 servers: lanes to all servers go over tcp",
-		"warn"));
 	capture_end();
 	pool_stop(&pool);
 }
@@ -580,12 +504,9 @@ int main(void)
 		TEST(few_are_made_at_once),
 		TEST(a_carrier_that_is_not_there_is_not_its_transports_fault),
 		TEST(what_times_out_is_tried_once_more),
-		TEST(where_nothing_comes_the_others_are_spared),
-		TEST(what_was_in_vain_is_not_tried_when_a_server_returns),
 		TEST(what_has_worked_is_tried_when_a_server_returns),
 		TEST(a_device_that_is_away_for_a_moment_is_tried_again),
 		TEST(a_server_that_returns_is_reached_after_a_long_silence),
-		TEST(where_nothing_comes_from_two_servers_the_others_are_spared),
 		TEST(what_is_late_before_it_is_offered_is_tried_once_more),
 		TEST(what_passes_is_tried_once_more),
 		TEST(a_device_that_lets_nobody_in_is_done_without),

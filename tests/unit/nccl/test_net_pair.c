@@ -193,6 +193,21 @@ static void where_nothing_comes_other_connections_are_spared(void **state)
 	peer_assert_said("over carried, 1 lane");
 }
 
+/* Nor need others look for a path that one has not found. */
+static void where_there_is_no_path_other_connections_are_spared(void **state)
+{
+	enum { ALL = 1000 };
+
+	(void)state;
+	setenv("SUMMAND_TRANSPORT", "either", 1);
+	smd_carried_trials.no_path = ALL;
+	for (int i = 0; i < 3; i++) {
+		connect_and_close();
+		peer_assert_said("over tcp, 2 lanes");
+		assert_int_equal(ALL - smd_carried_trials.no_path, 2);
+	}
+}
+
 /* One whose connections go over it may have one card that is cut off. */
 static void a_host_that_was_reached_is_tried_more_often(void **state)
 {
@@ -345,6 +360,7 @@ int main(void)
 		TEST(connections_go_over_what_is_made),
 		TEST(what_times_out_is_tried_once_more),
 		TEST(where_nothing_comes_other_connections_are_spared),
+		TEST(where_there_is_no_path_other_connections_are_spared),
 		TEST(what_is_in_vain_now_and_then_is_not_added_up),
 		TEST(silence_is_forgotten_after_a_time),
 		TEST(a_host_that_was_reached_is_tried_more_often),

@@ -330,6 +330,30 @@ static void every_call_may_fail(void **state)
 	}
 }
 
+/* The kernel looks for the way to the other end, which may not be there, as when nobody answers for
+ * its address: that is told as what does not come over a queue pair is. */
+static void a_path_that_is_not_there_is_silence(void **state)
+{
+	static const int says[] = {-ETIMEDOUT, -EHOSTUNREACH, -ENETUNREACH, -ENETDOWN};
+	struct script_call *join = &script.calls[SCRIPT_pair_join];
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(says) / sizeof(says[0]); i++) {
+		struct smd_error error = {""};
+		struct halves halves;
+
+		halves_begin(&halves, link);
+		assert_int_equal(half_offer(&halves.first, link, NULL, &error), 0);
+		join->fail_at = join->count + 1;
+		join->err = says[i];
+		assert_int_equal(
+			half_offer(&halves.second, link, &halves.first.offer, &error), -ETIMEDOUT);
+		assert_non_null(strstr(error.text, "cannot be connected: "));
+		assert_non_null(strstr(error.text, strerror(-says[i])));
+		halves_close(&halves);
+	}
+}
+
 /* A host without the connection manager's module has such lanes all the same. */
 static void no_connection_manager_is_needed(void **state)
 {
@@ -375,6 +399,7 @@ int main(void)
 		STAGE(nothing_comes_before_the_queue_pair_is_joined),
 		STAGE(who_answers_is_ready_before_its_offer_is_said),
 		STAGE(every_call_may_fail),
+		STAGE(a_path_that_is_not_there_is_silence),
 		STAGE(no_connection_manager_is_needed),
 		STAGE(loopback_is_not_carried),
 	};

@@ -134,7 +134,7 @@ static int sender_on_pair(
 	int ret = smd_net_pair_answer(
 		lane, attempt_transport(attempt), frame, &sender_callbacks, error);
 
-	attempt->paired = ret == 0;
+	attempt->paired = ret == 0 || ret == -ETIMEDOUT; /* both halves are there */
 	return ret;
 }
 
