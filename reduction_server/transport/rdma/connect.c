@@ -187,7 +187,8 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 		lane_on_rejected(lane, event);
 		break;
 	case RDMA_CM_EVENT_DISCONNECTED:
-		smd_rdma_lane_disconnected(lane);
+		smd_rdma_lane_disconnected(
+			lane, -ECONNRESET, "the other end closed the connection");
 		break;
 	case RDMA_CM_EVENT_DEVICE_REMOVAL:
 		/* Until each lane has heard, some could still tell the others' ends that this one's

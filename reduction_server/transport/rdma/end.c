@@ -25,14 +25,14 @@ void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason)
 	lane->callbacks->on_closed(lane->owner, err, reason);
 }
 
-void smd_rdma_lane_disconnected(struct rdma_lane *lane)
+void smd_rdma_lane_disconnected(struct rdma_lane *lane, int err, const char *reason)
 {
 	for (int i = 0; i < LAST_POLLS && lane->paired && !lane->closed && !lane->ended; i++) {
 		if (smd_rdma_device_poll(lane->device) == 0) {
 			break;
 		}
 	}
-	smd_rdma_lane_end(lane, -ECONNRESET, "the other end closed the connection");
+	smd_rdma_lane_end(lane, err, reason);
 }
 
 void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason)

@@ -6,7 +6,8 @@
  * The end that has offered first connects last, and so can send first: its trial (send.c) goes to a
  * queue pair that is ready. The other answers by its own. A lane is open for an end when the other
  * end's trial has come. The carrier stays, says nothing more, and ends when the other end's process
- * does, which a queue pair would find out much later.
+ * does, which a queue pair would find out much later. It may cross another network than the queue
+ * pair: when that is silent the lane goes on alone.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -16,12 +17,16 @@
 #include <sys/random.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/log_limit.h"
 #include "reduction_server/transport/rdma/listing.h"
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
 
 #define NUMBER_MASK     0xffffffu
 #define OFFERER_LATER_S 2u
+/* A carrier's patience with a silent network: longer than outages last, because an end that gives
+ * up before the other resets the other's carrier when the network is back. */
+#define CARRIER_SILENT_MS 3600000u
 
 _Static_assert(SMD_RDMA_OFFER_SIZE <= SMD_OFFER_MAX, "an offer has room");
 
@@ -88,15 +93,31 @@ static int carrier_on_frame(
 	return carrier_on_header(owner, frame, &payload, error);
 }
 
+/* What the lane's own card and its owner's heartbeat say of the other end is all from now on. The
+ * carrier is closed with the lane, as that would tell the other end. */
+static void lane_go_on_alone(const struct rdma_lane *lane, const char *reason)
+{
+	if (lane->closed) {
+		return; /* it drains, for a moment */
+	}
+	smd_log_peer(SMD_LOG_INFO, "rdma", lane->peer,
+		"%s is silent over %s (%s): its lane goes on over RDMA, which alone tells of its "
+		"end",
+		lane->peer, lane->carrier->ops->name, reason);
+}
+
 static void carrier_on_closed(void *owner, int err, const char *reason)
 {
 	const struct smd_verbs_event disconnected = {.type = RDMA_CM_EVENT_DISCONNECTED};
 	struct rdma_lane *lane = owner;
 
-	(void)err;
-	(void)reason;
-	/* To the lane, or to what drains it: as the connection manager says it. */
-	lane->endpoint.on_event(&lane->endpoint, &disconnected);
+	if (smd_transport_error_is_silence(err)) {
+		lane_go_on_alone(lane, reason);
+	} else if (lane->closed) { /* to what drains it: as the connection manager says it */
+		lane->endpoint.on_event(&lane->endpoint, &disconnected);
+	} else {
+		smd_rdma_lane_disconnected(lane, err, reason);
+	}
 }
 
 static const struct smd_lane_callbacks carrier_callbacks = {
@@ -104,15 +125,6 @@ static const struct smd_lane_callbacks carrier_callbacks = {
 	.on_frame = carrier_on_frame,
 	.on_closed = carrier_on_closed,
 };
-
-static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event)
-{
-	struct rdma_lane *lane =
-		(struct rdma_lane *)((char *)endpoint - offsetof(struct rdma_lane, endpoint));
-
-	(void)event;
-	smd_rdma_lane_disconnected(lane);
-}
 
 /* ---- offers ---- */
 
@@ -296,7 +308,6 @@ int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsi
 	if (!lane) {
 		return smd_error_set(error, ENOMEM, "rdma: out of memory");
 	}
-	lane->endpoint.on_event = lane_on_event;
 	lane->state = RDMA_LANE_OFFERED;
 	lane->shard = shard;
 	lane->callbacks = callbacks;
@@ -354,6 +365,7 @@ int smd_rdma_join(struct smd_lane *outer, struct smd_lane *carrier, const struct
 	}
 	lane->carrier = carrier;
 	smd_lane_set_owner(carrier, &carrier_callbacks, lane);
+	smd_lane_keepalive_only(carrier, CARRIER_SILENT_MS);
 	if (lane->later) {
 		smd_rdma_lane_join_pair_later(lane, lane_on_joined);
 	} else {

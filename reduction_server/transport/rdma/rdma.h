@@ -94,7 +94,7 @@ struct rdma_lane {
 	struct rdma_loop *loop;     /* NULL: not attached yet */
 	struct rdma_device *device; /* NULL: no device yet */
 	struct rdma_cm_id *id;    /* NULL: made over a carrier, */
-	struct smd_lane *carrier; /* which says that the other end is there; NULL: not ours yet */
+	struct smd_lane *carrier; /* which says when the other end closes; NULL: not ours yet */
 	struct smd_verbs_path path; /* of such a lane: how it is connected */
 	bool answers;               /* the other end has offered first, and tries first */
 	bool later;                 /* what takes long is left to the loop's maker */
@@ -260,8 +260,8 @@ void smd_rdma_reject(struct rdma_cm_id *id, const char *text, bool again);
 void smd_rdma_lane_end(struct rdma_lane *lane, int err, const char *reason);
 /* The same from anywhere: on_closed() is called before the turn ends. */
 void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason);
-/* The other end has closed it. Messages that came before are taken first. */
-void smd_rdma_lane_disconnected(struct rdma_lane *lane);
+/* The other end has closed it, for that reason. Messages that came before are taken first. */
+void smd_rdma_lane_disconnected(struct rdma_lane *lane, int err, const char *reason);
 /* A completion says that the queue pair is in the error state. */
 void smd_rdma_lane_fail_status(struct rdma_lane *lane, const struct ibv_wc *completion);
 

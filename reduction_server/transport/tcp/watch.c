@@ -16,6 +16,7 @@
 #include "reduction_server/transport/tcp/tcp.h"
 
 #define UNANSWERED_MIN 3   /* fewer may have got lost on the way */
+#define IDLE_MOST_S    10  /* as of every lane: a firewall forgets who says nothing for long */
 #define SAME_MOMENT_MS 100 /* moments that two polls compute differ by less */
 
 void smd_tcp_watch_begin(struct tcp_watch *watch, int fd, unsigned patience_ms)
@@ -23,7 +24,8 @@ void smd_tcp_watch_begin(struct tcp_watch *watch, int fd, unsigned patience_ms)
 	const int never = 0;
 	const int many = 30;
 	const int seldom = (int)patience_ms / 2;
-	const int idle_s = patience_ms < 4000 ? 1 : (int)patience_ms / 2000;
+	const int half_s = patience_ms < 4000 ? 1 : (int)patience_ms / 2000;
+	const int idle_s = half_s < IDLE_MOST_S ? half_s : IDLE_MOST_S;
 	const int probe_s = patience_ms < 12000 ? 1 : (int)patience_ms / 6000;
 
 	watch->wanted = true;

@@ -25,6 +25,11 @@ static const char *carrier_peer_name(const struct smd_lane *lane)
 	return "10.0.0.9:7";
 }
 
+static void carrier_keepalive_only(struct smd_lane *lane, unsigned patience_ms)
+{
+	((struct carrier *)lane)->patience_ms = patience_ms;
+}
+
 static void carrier_close(struct smd_lane *lane)
 {
 	struct carrier *carrier = (struct carrier *)lane;
@@ -38,6 +43,7 @@ static const struct smd_transport_ops carrier_ops = {
 	.set_owner = carrier_set_owner,
 	.local_address = carrier_local_address,
 	.peer_name = carrier_peer_name,
+	.keepalive_only = carrier_keepalive_only,
 	.close = carrier_close,
 };
 
@@ -133,9 +139,9 @@ void carriers_come_from_elsewhere(struct halves *halves)
 	memcpy(halves->second.carrier.address, elsewhere, 16);
 }
 
-void carrier_end(struct half *half)
+void carrier_end(struct half *half, int err, const char *reason)
 {
-	half->carrier.callbacks->on_closed(half->carrier.owner, -ECONNRESET, "reset");
+	half->carrier.callbacks->on_closed(half->carrier.owner, err, reason);
 }
 
 void carriers_tell(struct halves *halves)
@@ -147,7 +153,7 @@ void carriers_tell(struct halves *halves)
 		bool has_one = both[i]->carrier.callbacks && !both[i]->carrier.closed;
 
 		if (has_one && both[i]->end->lane && !other->end->lane) {
-			carrier_end(both[i]);
+			carrier_end(both[i], -ECONNRESET, "the other end closed the connection");
 		}
 	}
 }

@@ -14,6 +14,7 @@ struct carrier {
 	const struct smd_lane_callbacks *callbacks;
 	void *owner;
 	uint8_t address[16];
+	unsigned patience_ms; /* with a network that is silent; 0: nobody has said */
 	bool closed;
 };
 
@@ -37,7 +38,7 @@ int half_offer(struct half *half, struct link *link, const struct smd_offer *oth
 	struct smd_error *error);
 int half_join(struct half *half, const struct half *other, struct smd_error *error);
 /* What TCP would say; and where the other end has closed its lane, once. */
-void carrier_end(struct half *half);
+void carrier_end(struct half *half, int err, const char *reason);
 void carriers_tell(struct halves *halves);
 
 void halves_begin(struct halves *halves, struct link *link);

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "reduction_server/transport/heartbeat.h"
 #include "reduction_server/wire/message.h"
 #include "tests/unit/rdma/halves.h"
 #include "tests/unit/rdma/peer.h"
@@ -109,7 +110,8 @@ static void who_does_not_answer_an_offer_is_not_waited_for(void **state)
 	halves_close(&halves);
 }
 
-/* What came before is taken first; a lane that drains hears it too. */
+/* With the carrier's own reason. What came before is taken first; a lane that drains hears it too.
+ */
 static void the_carriers_end_is_the_lanes(void **state)
 {
 	struct link *link = *state;
@@ -119,15 +121,77 @@ static void the_carriers_end_is_the_lanes(void **state)
 	halves_open(&halves, link);
 	parcel_send(&parcel, &link->near, 1, 100, NULL);
 	smd_lane_poll(link->near.lane);
-	carrier_end(&halves.first);
+	carrier_end(&halves.first, -ECONNRESET, "Connection reset by peer");
 	assert_int_equal(link->far.frames, 1);
-	end_assert_closed(&link->far, -ECONNRESET, "the other end closed the connection");
+	end_assert_closed(&link->far, -ECONNRESET, "Connection reset by peer");
 	end_close(&link->far);
-	carrier_end(&halves.second);
+	carrier_end(&halves.second, -EPROTO, "JOIN: must cross the queue pair");
 	stage_turn(link);
-	end_assert_closed(&link->near, -ECONNRESET, "the other end closed the connection");
+	end_assert_closed(&link->near, -EPROTO, "JOIN: must cross the queue pair");
 	halves_close(&halves);
 	parcels_free(&parcel, 1);
+}
+
+/* The network that the carriers go over is not the one that the lane goes over, and either end may
+ * hear of its silence first. The lane goes on as before, and ends as before. */
+static void a_silent_carrier_is_done_without(void **state)
+{
+	static const int says[] = {-ETIMEDOUT, -EHOSTUNREACH, -ENETUNREACH, -ENETDOWN};
+	struct link *link = *state;
+
+	for (unsigned i = 0; i < 2 * sizeof(says) / sizeof(says[0]); i++) {
+		struct halves halves;
+		struct half *hears = i % 2 ? &halves.first : &halves.second;
+		struct parcel parcels[2];
+
+		halves_open(&halves, link);
+		carrier_end(hears, says[i / 2], "no word");
+		assert_false(hears->carrier.closed); /* or the other end would take that for ours */
+		parcel_send(&parcels[0], &link->near, 1, 100, NULL);
+		parcel_send(&parcels[1], &link->far, 2, 100000, NULL);
+		RUN_UNTIL(link, link->near.frames == 1 && link->far.frames == 1);
+		assert_int_equal(link->near.closed + link->far.closed, 0);
+		halves_close(&halves);
+		assert_true(hears->carrier.closed);
+		parcels_free(parcels, 2);
+	}
+}
+
+/* What is on its way when a lane is closed still arrives. */
+static void a_lane_drains_without_its_carrier(void **state)
+{
+	struct link *link = *state;
+	struct halves halves;
+	unsigned before;
+
+	halves_open(&halves, link);
+	before = link->far.lane->counts.bytes_received;
+	script.carries = false;
+	assert_int_equal(smd_heartbeat_send(link->near.lane, SMD_FRAME_PING), 0);
+	stage_turn(link);
+	end_close(&link->near);
+	carrier_end(&halves.second, -ETIMEDOUT, "no word");
+	stage_turn(link);
+	assert_false(halves.second.carrier.closed);
+	script.carries = true;
+	script_carry(script_id_of_pair(halves.second.lane->pair.qp), 1);
+	RUN_UNTIL(link, link->far.lane->counts.bytes_received > before);
+	halves_close(&halves);
+}
+
+/* So that no end takes a short silence for the other's end, and none resets what the other still
+ * has.
+ */
+static void a_carrier_outlives_an_outage(void **state)
+{
+	enum { OUTAGE_MS = 600000 };
+	struct link *link = *state;
+	struct halves halves;
+
+	halves_open(&halves, link);
+	assert_true(halves.first.carrier.patience_ms > OUTAGE_MS);
+	assert_true(halves.second.carrier.patience_ms > OUTAGE_MS);
+	halves_close(&halves);
 }
 
 static void nothing_more_is_said_on_a_carrier(void **state)
@@ -391,6 +455,9 @@ int main(void)
 		STAGE(a_message_that_does_not_come_is_told),
 		STAGE(who_does_not_answer_an_offer_is_not_waited_for),
 		STAGE(the_carriers_end_is_the_lanes),
+		STAGE(a_silent_carrier_is_done_without),
+		STAGE(a_lane_drains_without_its_carrier),
+		STAGE(a_carrier_outlives_an_outage),
 		STAGE(nothing_more_is_said_on_a_carrier),
 		STAGE(a_path_is_what_both_ends_and_the_user_say),
 		STAGE(the_smaller_mtu_is_taken),

@@ -239,8 +239,8 @@ static void a_carrier_that_ends_while_it_is_joined_ends_the_lane(void **state)
 	slow_begin(SCRIPT_pair_join);
 	assert_int_equal(half_join(&later.half, &halves.second, &error), 0);
 	RUN_UNTIL(link, is_held(SCRIPT_pair_join));
-	carrier_end(&later.half);
-	end_assert_closed(&later.end, -ECONNRESET, "the other end closed the connection");
+	carrier_end(&later.half, -ECONNRESET, "it has ended");
+	end_assert_closed(&later.end, -ECONNRESET, "it has ended");
 	end_close(&later.end);
 	assert_true(later.half.carrier.closed);
 	slow_end(SCRIPT_pair_join);

@@ -114,6 +114,21 @@ static void who_reads_nothing_for_long_is_there(void **state)
 	parcels_free(parcels, FRAMES);
 }
 
+/* However patient it is: firewalls on the way forget connections over which nothing comes. */
+static void who_is_patient_asks_all_the_same(void **state)
+{
+	enum { HOUR_MS = 3600000 };
+	struct link *link = *state;
+	int idle_s = 0;
+	socklen_t size = sizeof(idle_s);
+
+	link_open(link);
+	smd_lane_keepalive_only(link->near.lane, HOUR_MS);
+	assert_int_equal(
+		getsockopt(tcp_of(&link->near)->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &size), 0);
+	assert_in_range(idle_s, 1, 10);
+}
+
 /* A lane that was told keeps to it on its next loop. */
 static void the_watch_goes_along_to_another_loop(void **state)
 {
@@ -198,6 +213,7 @@ int main(void)
 		WATCH_TEST(a_machine_that_is_gone_ends_a_send),
 		WATCH_TEST(a_machine_that_goes_while_it_reads_nothing_is_noticed),
 		WATCH_TEST(who_reads_nothing_for_long_is_there),
+		WATCH_TEST(who_is_patient_asks_all_the_same),
 		WATCH_TEST(the_watch_goes_along_to_another_loop),
 	};
 
