@@ -176,6 +176,26 @@ static void lanes_that_wake_have_their_time(void **state)
 	woken_end(&woken);
 }
 
+/* They have no time for what is known to be silent: all of them would look again while a group
+ * waits. */
+static void lanes_that_wake_do_not_try_what_was_in_vain(void **state)
+{
+	enum { ALL = 1000 };
+	struct woken woken;
+	unsigned tries;
+
+	(void)state;
+	smd_carried_trials.time_out = ALL;
+	woken_begin(&woken);
+	assert_true(capture_has("lanes to all servers go over tcp", "warn"));
+	assert_int_equal(capture_count("goes over tcp"), 2);
+	tries = ALL - smd_carried_trials.time_out;
+	woken_wake(&woken);
+	assert_int_equal(capture_count("goes over tcp"), 4);
+	assert_int_equal(ALL - smd_carried_trials.time_out, tries);
+	woken_end(&woken);
+}
+
 /* That lanes of another transport woke in a short time is nothing to a server that returns. */
 static void a_server_that_returns_after_a_wake_has_its_time(void **state)
 {
@@ -224,6 +244,7 @@ int main(void)
 		ITSELF(what_has_worked_is_tried_when_a_server_returns),
 		ITSELF(a_device_that_is_away_for_a_moment_is_tried_again),
 		ITSELF(lanes_that_wake_have_their_time),
+		ITSELF(lanes_that_wake_do_not_try_what_was_in_vain),
 		ITSELF(a_server_that_returns_after_a_wake_has_its_time),
 		ITSELF(half_of_the_time_is_left_for_others),
 	};
