@@ -524,7 +524,7 @@ void smd_peer_check_alive(struct smd_peer *peer, uint64_t now_ns)
 		return;
 	}
 	if (peer->hello.flags & SMD_HELLO_CALLED) {
-		return; /* its silence means nothing; a machine that is gone is found by TCP */
+		return; /* its silence means nothing; a machine that is gone is found by the lane */
 	}
 	switch (smd_heartbeat_poll(
 		&peer->heartbeat, peer->lane, now_ns, smd_heartbeat_limit_ns(limit_ms))) {
