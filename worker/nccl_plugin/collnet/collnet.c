@@ -2,6 +2,7 @@
 #include "worker/nccl_plugin/collnet/collnet.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,11 +82,15 @@ int smd_collnet_deregister(void *coll_comm, void *mhandle)
 {
 	struct region *region = mhandle;
 	struct smd_coll *coll = coll_comm;
+	bool abandoned;
 
 	if (smd_nccl_lacks_any("deregMr", "comm", coll_comm, "memory", mhandle)) {
 		return NCCL_INVALID_ARGUMENT;
 	}
-	if (smd_coll_abandon(coll, region)) {
+	pthread_mutex_lock(&coll->lock);
+	abandoned = smd_coll_abandon(coll, region);
+	pthread_mutex_unlock(&coll->lock);
+	if (abandoned) {
 		smd_nccl_log_warn("CollNet over %u nodes (this is node %u): memory was given back "
 				  "while operations used it, so they have failed",
 			coll->nnodes, coll->node);
@@ -95,7 +100,7 @@ int smd_collnet_deregister(void *coll_comm, void *mhandle)
 	return NCCL_SUCCESS;
 }
 
-/* ---- beginning ---- */
+/* ---- beginning; what is static is called with the lock ---- */
 
 /* The failure is this communicator's, and is told once. */
 static int coll_fail(struct smd_coll *coll, int err, const char *text)
@@ -116,7 +121,7 @@ static int request_abort(struct smd_coll_request *request, int err)
 	struct smd_coll *coll = request->coll;
 	int result = coll_fail(coll, err, smd_error_message());
 
-	smd_coll_abandon(coll, NULL);
+	smd_coll_clear(coll);
 	return result;
 }
 
@@ -152,10 +157,11 @@ int smd_collnet_allreduce(void *coll_comm, void *send, void *recv, size_t count,
 	if (smd_nccl_lacks_any("iallreduce", "comm", coll_comm, "request", request)) {
 		return NCCL_INVALID_ARGUMENT;
 	}
-	result = request_begin(coll, 1, &own);
 	*request = NULL;
+	pthread_mutex_lock(&coll->lock);
+	result = request_begin(coll, 1, &own);
 	if (!own) {
-		return result;
+		goto unlock;
 	}
 	own->bytes = count * smd_dtype_size((enum smd_dtype)dtype);
 	own->send = send_mhandle;
@@ -163,11 +169,14 @@ int smd_collnet_allreduce(void *coll_comm, void *send, void *recv, size_t count,
 	ret = smd_allreduce_start(smd_loops_next(&coll->loops, own->bytes), send, recv, count,
 		(enum smd_dtype)dtype, (enum smd_op)op, &own->only);
 	if (ret) {
-		return request_abort(own, ret);
+		result = request_abort(own, ret);
+		goto unlock;
 	}
 	own->nparts = 1;
 	*request = own;
-	return NCCL_SUCCESS;
+unlock:
+	pthread_mutex_unlock(&coll->lock);
+	return result;
 }
 
 /* ---- windows ---- */
@@ -298,11 +307,12 @@ int smd_collnet_allgather(void *coll_comm, void *send, int nparts, struct nccl_s
 	}
 	result = window_make(coll, bytes_per_rank, offset, bytes, 1, &window);
 	*request = NULL;
+	pthread_mutex_lock(&coll->lock);
 	if (result == NCCL_SUCCESS) {
 		result = windowed_begin(coll, nparts, parts, &window, &own, &whole);
 	}
 	if (!own) {
-		return result;
+		goto unlock;
 	}
 	comm = smd_loops_next(&coll->loops, bytes);
 	own->bytes = bytes;
@@ -314,12 +324,15 @@ int smd_collnet_allgather(void *coll_comm, void *send, int nparts, struct nccl_s
 			share.bytes, SMD_UINT8, (int)(window.first + i), &own->parts[i]);
 
 		if (ret) {
-			return request_abort(own, ret);
+			result = request_abort(own, ret);
+			goto unlock;
 		}
 		own->nparts++;
 	}
 	*request = own;
-	return NCCL_SUCCESS;
+unlock:
+	pthread_mutex_unlock(&coll->lock);
+	return result;
 }
 
 int smd_collnet_reducescatter(void *coll_comm, int nparts, struct nccl_sge_v9 *parts, void *recv,
@@ -340,11 +353,12 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, struct nccl_sge_v9 *p
 	}
 	result = window_make(coll, bytes_per_rank, offset, bytes, element, &window);
 	*request = NULL;
+	pthread_mutex_lock(&coll->lock);
 	if (result == NCCL_SUCCESS) {
 		result = windowed_begin(coll, nparts, parts, &window, &own, &whole);
 	}
 	if (!own) {
-		return result;
+		goto unlock;
 	}
 	for (size_t i = 0, at = 0; i < own->nscatter; at += parts[i].size, i++) {
 		memcpy(whole + at, parts[i].address, parts[i].size);
@@ -361,17 +375,21 @@ int smd_collnet_reducescatter(void *coll_comm, int nparts, struct nccl_sge_v9 *p
 			(int)(window.first + i), &own->parts[i]);
 
 		if (ret) {
-			return request_abort(own, ret);
+			result = request_abort(own, ret);
+			goto unlock;
 		}
 		own->nparts++;
 	}
 	*request = own;
-	return NCCL_SUCCESS;
+unlock:
+	pthread_mutex_unlock(&coll->lock);
+	return result;
 }
 
 int smd_collnet_flush(void *coll_comm, void *mhandle, void **request)
 {
 	const struct region *region = mhandle;
+	struct smd_coll *coll = coll_comm;
 	struct smd_coll_request *own;
 	int result = NCCL_SUCCESS;
 
@@ -383,7 +401,9 @@ int smd_collnet_flush(void *coll_comm, void *mhandle, void **request)
 		result = smd_gdr_flush();
 	}
 	if (result == NCCL_SUCCESS) {
-		result = request_begin(coll_comm, 0, &own);
+		pthread_mutex_lock(&coll->lock);
+		result = request_begin(coll, 0, &own);
+		pthread_mutex_unlock(&coll->lock);
 		*request = own; /* with no parts: it is done */
 	}
 	return result;
@@ -425,11 +445,40 @@ static void request_scatter(const struct smd_coll_request *request)
  * the others at a place of an operation before, and the sum is wrong. NCCL tests the oldest request once in each turn of its
  * progress thread, so it knows of one result at a time.
  */
+static bool request_is_done(struct smd_coll_request *request)
+{
+	bool first = !request->asked;
+
+	request->asked = true;
+	while (request->ndone < request->nparts &&
+		smd_request_test(request->parts[request->ndone])) {
+		request->ndone++;
+	}
+	return !first && request->ndone == request->nparts;
+}
+
+/* It is done: how, as NCCL says it. With the lock. */
+static int request_end(struct smd_coll_request *request, int *size)
+{
+	int ret = smd_coll_wait(request);
+
+	if (ret) {
+		(void)coll_fail(request->coll, ret, smd_error_message());
+	} else {
+		request_scatter(request);
+	}
+	if (size) {
+		*size = (int)request->bytes;
+	}
+	smd_coll_give(request);
+	return smd_nccl_result(ret);
+}
+
+/* What it looks at without the lock the calling thread alone writes. */
 int smd_collnet_test(void *request, int *done, int *size)
 {
 	struct smd_coll_request *own = request;
 	struct smd_coll *coll;
-	bool first;
 	int result;
 
 	if (smd_nccl_lacks_any("test", "request", request, "result", done)) {
@@ -437,31 +486,17 @@ int smd_collnet_test(void *request, int *done, int *size)
 	}
 	coll = own->coll;
 	*done = 0;
-	if (!own->used) { /* it has ended with its communicator */
-		return smd_nccl_result(coll->err ? coll->err : -EINVAL);
-	}
-	first = !own->asked;
-	own->asked = true;
-	while (own->ndone < own->nparts) {
-		if (!smd_request_test(own->parts[own->ndone])) {
-			return NCCL_SUCCESS;
-		}
-		if (smd_coll_wait_part(own)) {
-			coll_fail(coll, own->err, smd_error_message());
-		}
-	}
-	if (first) {
+	if (own->used && !request_is_done(own)) {
 		return NCCL_SUCCESS;
 	}
-	result = own->err ? smd_nccl_result(own->err) : NCCL_SUCCESS;
-	if (result == NCCL_SUCCESS) {
-		request_scatter(own);
+	pthread_mutex_lock(&coll->lock);
+	if (own->used) {
+		*done = 1;
+		result = request_end(own, size);
+	} else { /* it has ended with its communicator */
+		result = smd_nccl_result(coll->err ? coll->err : -EINVAL);
 	}
-	*done = 1;
-	if (size) {
-		*size = (int)own->bytes;
-	}
-	smd_coll_give(own);
+	pthread_mutex_unlock(&coll->lock);
 	return result;
 }
 

@@ -3,7 +3,8 @@
  * (specs/design/collnet.md).
  *
  * The calls are those of the newest interface (nccl_abi.h); collnet_tables.c adapts the older ones.
- * Values are NCCL results. A communicator and its requests are used by one thread at a time.
+ * Values are NCCL results. Of a communicator one thread at a time begins and tests operations;
+ * meanwhile others may register and deregister memory, as NCCL's service thread does.
  */
 #ifndef SMD_NCCL_PLUGIN_COLLNET_COLLNET_H
 #define SMD_NCCL_PLUGIN_COLLNET_COLLNET_H

@@ -2,6 +2,7 @@
 #include "worker/nccl_plugin/collnet/comm.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -17,6 +18,7 @@ struct smd_coll *smd_coll_create(unsigned nnodes, unsigned node)
 	}
 	coll->nnodes = nnodes;
 	coll->node = node;
+	pthread_mutex_init(&coll->lock, NULL);
 	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS; i++) {
 		coll->requests[i].coll = coll;
 	}
@@ -26,9 +28,10 @@ struct smd_coll *smd_coll_create(unsigned nnodes, unsigned node)
 void smd_coll_destroy(struct smd_coll *coll)
 {
 	smd_loss_close(coll);
-	smd_coll_abandon(coll, NULL);
+	smd_coll_clear(coll);
 	smd_loops_leave(&coll->loops);
 	smd_capacity_put(coll->capacity);
+	pthread_mutex_destroy(&coll->lock);
 	free(coll);
 }
 
@@ -58,14 +61,16 @@ void smd_coll_give(struct smd_coll_request *request)
 	*request = (struct smd_coll_request){.coll = request->coll};
 }
 
-int smd_coll_wait_part(struct smd_coll_request *request)
+int smd_coll_wait(struct smd_coll_request *request)
 {
-	int ret = smd_request_wait(request->parts[request->ndone++]);
+	int err = 0;
 
-	if (ret && request->err == 0) {
-		request->err = ret;
+	for (unsigned i = 0; i < request->nparts; i++) {
+		int ret = smd_request_wait(request->parts[i]);
+
+		err = err ? err : ret;
 	}
-	return ret;
+	return err;
 }
 
 /* Addresses would not tell: NCCL gives memory back late, when other memory may be at them. */
@@ -85,9 +90,9 @@ static bool request_uses(const struct smd_coll_request *request, const void *reg
 	return false;
 }
 
-static bool request_is_open(struct smd_coll_request *request)
+static bool request_is_open(const struct smd_coll_request *request)
 {
-	for (unsigned i = request->ndone; i < request->nparts; i++) {
+	for (unsigned i = 0; request->used && i < request->nparts; i++) {
 		if (!smd_request_test(request->parts[i])) {
 			return true;
 		}
@@ -117,16 +122,23 @@ bool smd_coll_abandon(struct smd_coll *coll, const void *registration)
 	if (uses) {
 		coll_give_up(coll);
 	}
-	/* Operations of a failed communicator end soon, all of them. */
-	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && (uses || !registration); i++) {
-		struct smd_coll_request *request = &coll->requests[i];
-
-		while (request->used && request->ndone < request->nparts) {
-			smd_coll_wait_part(request);
-		}
-		if (request->used && !registration) {
-			smd_coll_give(request);
+	/* Operations of a failed communicator end soon, all of them. Who waited for them would free
+	 * them, which the thread that tests them does. */
+	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && uses; i++) {
+		while (request_is_open(&coll->requests[i])) {
+			sched_yield();
 		}
 	}
 	return uses;
+}
+
+void smd_coll_clear(struct smd_coll *coll)
+{
+	smd_coll_abandon(coll, NULL);
+	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS; i++) {
+		if (coll->requests[i].used) {
+			(void)smd_coll_wait(&coll->requests[i]); /* done, or failed with the rest */
+			smd_coll_give(&coll->requests[i]);
+		}
+	}
 }

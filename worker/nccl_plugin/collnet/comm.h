@@ -1,9 +1,17 @@
 /*
- * A CollNet communicator: a communicator of libsummand for each of its loops, and the requests that NCCL holds of it.
+ * A CollNet communicator: a communicator of libsummand for each of its loops, and the requests that
+ * NCCL holds of it.
+ *
+ * NCCL's progress thread begins operations and tests them, and alone writes requests; its service
+ * thread looks which of them use memory that it gives back. So what writes requests, and who is not
+ * that thread, holds the lock; that thread needs none to see that an operation is not done, which
+ * it asks all the time. Nothing that is called with the lock comes back here, so it is taken before
+ * any of libsummand's.
  */
 #ifndef SMD_NCCL_PLUGIN_COLLNET_COMM_H
 #define SMD_NCCL_PLUGIN_COLLNET_COMM_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -20,12 +28,11 @@
 struct smd_coll_request {
 	struct smd_coll *coll;
 	bool used;
-	bool asked; /* test() has been called for it */
+	bool asked;     /* test() has been called for it, */
+	unsigned ndone; /* and has found so many parts done, from the first on */
 	unsigned nparts;
-	unsigned ndone;      /* of them, from the first on */
 	smd_request *only;   /* room for one, which is mostly enough */
 	smd_request **parts; /* [nparts]: &only, or allocated */
-	int err;             /* -errno of the first part that failed */
 	size_t bytes;        /* what test() says */
 
 	/* What regMr() gave for the caller's memory that it uses; NULL: none. */
@@ -41,29 +48,36 @@ struct smd_coll {
 	unsigned node;
 	struct smd_loops loops;
 	struct smd_capacity *capacity; /* of its servers; NULL: the tuner has been told */
-	int err; /* -errno once an operation has failed */
+	pthread_mutex_t lock;          /* of all that follows, as is said above */
+	int err;                       /* -errno once an operation has failed */
 	struct smd_coll_request requests[SMD_COLLNET_REQUESTS];
 	unsigned next; /* where to look for a free one first */
 };
 
 struct smd_coll *smd_coll_create(unsigned nnodes, unsigned node);
 
-/* Ends what is in flight, leaves, and gives the pool back. */
+/* Ends what is in flight, leaves, and gives the pool back. Nobody else uses it any more. */
 void smd_coll_destroy(struct smd_coll *coll);
+
+/* What follows is called with the lock. */
 
 /* A free one, empty; NULL: all are in flight. */
 struct smd_coll_request *smd_coll_take(struct smd_coll *coll);
 /* Its parts must have been waited for. */
 void smd_coll_give(struct smd_coll_request *request);
 
-/* Blocks until the next part is done; how it ended, which the request keeps. */
-int smd_coll_wait_part(struct smd_coll_request *request);
+/* Blocks until all of its parts are done, which are gone then; 0, or -errno of the first that
+ * failed. */
+int smd_coll_wait(struct smd_coll_request *request);
 
 /*
  * If operations in flight were begun with that registration (NULL: whatever they use), the
- * communicator fails; returns when nobody touches its memory any more. Whether it did fail. With
- * NULL all requests are free afterwards; else they wait for test().
+ * communicator fails; returns when nobody touches its memory any more. Whether it did fail. The
+ * requests wait for test().
  */
 bool smd_coll_abandon(struct smd_coll *coll, const void *registration);
+
+/* All of that, whatever they use, and frees all requests: on the thread that tests them. */
+void smd_coll_clear(struct smd_coll *coll);
 
 #endif
