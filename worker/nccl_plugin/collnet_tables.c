@@ -42,14 +42,16 @@ static int flush(void *coll_comm, void *data, int size, void *mhandle, void **re
 
 static int register_v6(void *coll_comm, void *data, int size, int type, void **mhandle)
 {
-	return smd_collnet_register(coll_comm, data, (size_t)size, type, mhandle);
+	return size < 0 ? NCCL_INVALID_ARGUMENT
+			: smd_collnet_register(coll_comm, data, (size_t)size, type, mhandle);
 }
 
 static int allreduce_v6(void *coll_comm, void *send, void *recv, int count, int dtype, int op,
 	void *send_mhandle, void *recv_mhandle, void **request)
 {
-	return smd_collnet_allreduce(coll_comm, send, recv, (size_t)count, dtype, op, send_mhandle,
-		recv_mhandle, request);
+	return count < 0 ? NCCL_INVALID_ARGUMENT
+			 : smd_collnet_allreduce(coll_comm, send, recv, (size_t)count, dtype, op,
+				   send_mhandle, recv_mhandle, request);
 }
 
 /* The parts as they are today; NULL: out of memory. */

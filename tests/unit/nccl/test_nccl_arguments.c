@@ -8,11 +8,13 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
+#include "worker/nccl_plugin/collnet/comm.h"
 #include "worker/nccl_plugin/device/device.h"
 #include "worker/nccl_plugin/net/net.h"
 
@@ -148,6 +150,30 @@ static void collnet(void **state)
 	assert_int_equal(done, 7);
 }
 
+extern const struct nccl_collnet_v6 ncclCollNetPlugin_v6;
+extern const struct nccl_collnet_v8 ncclCollNetPlugin_v8;
+
+/* Sizes and counts were int in older tables: a negative one is not a very large one. */
+static void negative_sizes(void **state)
+{
+	struct smd_coll *coll = smd_coll_create(1, 0);
+	void *out = something;
+
+	(void)state;
+	assert_non_null(coll);
+	coll->err = -ECONNRESET; /* what is begun all the same says so */
+	assert_int_equal(ncclCollNetPlugin_v6.regMr(coll, something, -1, NCCL_PTR_HOST, &out),
+		NCCL_INVALID_ARGUMENT);
+	assert_int_equal(ncclCollNetPlugin_v6.iallreduce(
+				 coll, something, something, -1, 0, 0, NULL, NULL, &out),
+		NCCL_INVALID_ARGUMENT);
+	assert_int_equal(ncclCollNetPlugin_v8.iallreduce(
+				 coll, something, something, -1, 0, 0, NULL, NULL, &out),
+		NCCL_INVALID_ARGUMENT);
+	assert_ptr_equal(out, something);
+	smd_coll_destroy(coll);
+}
+
 static void properties(void **state)
 {
 	(void)state;
@@ -163,6 +189,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(point_to_point),
 		cmocka_unit_test(collnet),
+		cmocka_unit_test(negative_sizes),
 		cmocka_unit_test(properties),
 	};
 
