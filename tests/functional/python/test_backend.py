@@ -67,6 +67,11 @@ class BackendTest(RanksTest):
     def test_a_program_that_ends_without_destroying_its_group(self):
         self.check_all()
 
+    def test_tensors_of_every_kind(self):
+        for rank in self.start_ranks("tensors_rank.py", [self.start_server("--threads=1")[1]]):
+            out, err = rank.communicate(timeout=PATIENCE_S)
+            self.assertEqual(rank.returncode, 0, out + err)
+
     def test_a_killed_rank_is_named(self):
         ranks = self.start_ranks(RANK, [self.start_server()[1]], "train-until-killed")
         for rank in ranks:

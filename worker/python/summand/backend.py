@@ -82,12 +82,17 @@ def _plain(tensor):
     return tensor.resolve_conj().resolve_neg()
 
 
+def _bare(tensor):
+    """The same memory, which no gradient follows."""
+    return tensor.detach() if tensor.requires_grad else tensor
+
+
 def _in_one_piece(tensor):
-    return _plain(tensor.contiguous())
+    return _plain(_bare(tensor).contiguous())
 
 
 def _on_host(tensor):
-    return _plain(tensor.cpu())
+    return _plain(_bare(tensor).cpu())
 
 
 def _on_host_without_bool(tensor):
@@ -230,8 +235,7 @@ class _Copied(_Work):
         elif self._claim():
             try:
                 self._gloo.wait()
-                for tensor, copy in self._pairs:
-                    tensor.copy_(copy)  # returns when it is done, and follows the current stream
+                device.copy(self._pairs)  # returns when it is done, as what is in the host's memory is not pinned
                 rest = self.finished()
             except Exception as error:
                 rest = self.finished(error)
@@ -388,32 +392,34 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         return self._gather_parts([outputs[0]], inputs)
 
     def all_gather_single(self, output, part, opts=None):
-        return self.allgather([list(output.view(self.size(), *part.shape).unbind())], [part])
+        return self.allgather([self._parts(output, part)], [part])
 
     def allgather_coalesced(self, outputs, inputs, opts=None):
         """outputs: of each rank, of each input its part."""
         return self._gather_parts([list(parts) for parts in zip(*outputs)], inputs)
 
     def all_gather_single_coalesced(self, outputs, inputs, opts=None):
-        return self._gather_parts([list(output.view(self.size(), *part.shape).unbind())
-                                   for output, part in zip(outputs, inputs)], inputs)
+        return self._gather_parts([self._parts(output, part) for output, part in zip(outputs, inputs)], inputs)
 
     def reduce_scatter(self, outputs, inputs, opts=None):
         """Each rank's part is reduced to it alone."""
         return self._scatter_parts(outputs, inputs, opts)
 
     def reduce_scatter_single(self, output, whole, opts=None):
-        return self._scatter_parts([output], [list(whole.view(self.size(), *output.shape).unbind())], opts)
+        return self._scatter_parts([output], [self._parts(whole, output)], opts)
 
     def reduce_scatter_single_coalesced(self, outputs, inputs, opts=None):
-        return self._scatter_parts(outputs, [list(whole.view(self.size(), *output.shape).unbind())
-                                             for output, whole in zip(outputs, inputs)], opts)
+        return self._scatter_parts(outputs, [self._parts(whole, output) for output, whole in zip(outputs, inputs)], opts)
+
+    def _parts(self, whole, part):
+        """Of each rank, as large as the part that is given."""
+        return list(_bare(whole).view(self.size(), *part.shape).unbind())
 
     def _gather_parts(self, outputs, inputs):
         """outputs: of each input, of each rank its part."""
         self._check_devices([*inputs, *(part for parts in outputs for part in parts)])
-        for parts, part in zip(outputs, inputs):
-            parts[self.rank()].copy_(part.reshape(parts[self.rank()].shape))
+        own = [parts[self.rank()] for parts in outputs]
+        device.copy([(place, _bare(part).reshape(place.shape)) for place, part in zip(own, inputs)])
         flat = [part for parts in outputs for part in parts]
         roots = iter(list(range(self.size())) * len(outputs))
         return self._start(flat, lambda each: self._communicator.broadcast_start(_moved(each), next(roots)), result=outputs[0])
@@ -454,7 +460,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
     def alltoall(self, outputs, inputs, *rest):
         """As one tensor, since gloo knows no other."""
         self._check_devices([*outputs, *inputs])
-        whole, output = (torch.cat([each.reshape(-1) for each in parts]).cpu() for parts in (inputs, outputs))
+        whole, output = (_on_host(torch.cat([_bare(each).reshape(-1) for each in parts])) for parts in (inputs, outputs))
         sizes = [[each.numel() for each in parts] for parts in (outputs, inputs)]
         pairs = list(zip(outputs, (part.view(place.shape) for part, place in zip(output.split(sizes[0]), outputs))))
         return self._copied_back(self._gloo.alltoall_base(output, whole, *sizes, *rest), outputs, pairs)

@@ -40,13 +40,24 @@ def beside(tensors):
     side.synchronize()
 
 
-def copy_back(pairs):
-    """What was reduced elsewhere, to where it belongs: done on return. On any thread."""
+def copy(pairs):
+    """What came about elsewhere, to where it belongs, in the order of the current stream."""
     # Modes are a thread's own: memory of inference may be written in that mode only, and no gradient follows a copy.
-    with torch.inference_mode(), beside([tensor for tensor, _ in pairs]):
-        for tensor, copy in pairs:
-            if tensor is not copy:
-                tensor.copy_(copy)
+    with torch.inference_mode():
+        for tensor, source in pairs:
+            if not _is_there(tensor, source):
+                tensor.copy_(source)
+
+
+def _is_there(tensor, source):
+    """Whether they are the same memory, as a tensor and what is detached from it."""
+    return source is tensor or (tensor.layout == torch.strided and tensor.data_ptr() == source.data_ptr())
+
+
+def copy_back(pairs):
+    """The same beside all streams: done on return. On any thread."""
+    with beside([tensor for tensor, _ in pairs]):
+        copy(pairs)
 
 
 def complete(future, result, tensors):

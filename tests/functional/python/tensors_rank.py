@@ -1,0 +1,173 @@
+"""A rank of test_backend.py: every collective of tensors that require gradients, of those that lie in memory in another way than torch's
+usual one, and of every type; ends with one line of JSON on standard output."""
+
+import json
+
+import torch
+import torch.distributed as dist
+
+import summand.backend  # noqa: F401 (registers it)
+
+SHAPE = (3, 2, 2, 2)
+FLAT = (9, 2, 2, 2)
+ROOT = 1
+
+
+def of_rank(rank):
+    return torch.arange(24.).reshape(SHAPE) + 30 * rank
+
+
+def moves(rank, size, make, place):
+    """Names, and of what has been received the tensors and their values. `make` gives a tensor of values that is sent, `place` a
+    tensor of a shape to receive into."""
+    mine, every = of_rank(rank), [of_rank(r) for r in range(size)]
+    rows = [torch.cat([values[rank:rank + 1] for values in every])]
+    group, after, before = dist.group.WORLD, (rank + 1) % size, (rank - 1) % size
+
+    def places(shape=SHAPE):
+        return [place(shape) for _ in range(size)]
+
+    got = places()
+    dist.all_gather(got, make(mine))
+    yield "all_gather", got, every
+    got = [place(FLAT)]
+    dist.all_gather_into_tensor(got[0], make(mine))
+    yield "all_gather_into_tensor", got, [torch.cat(every)]
+    got = places()
+    dist.all_gather_coalesced([[each] for each in got], [make(mine)])
+    yield "all_gather_coalesced", got, every
+    got = [place(FLAT)]
+    group.all_gather_single_coalesced(got, [make(mine)], None).wait()
+    yield "all_gather_single_coalesced", got, [torch.cat(every)]
+    got = places() if rank == ROOT else []
+    dist.gather(make(mine), got or None, dst=ROOT)
+    yield "gather", got, every
+    got = [place(SHAPE)]
+    dist.scatter(got[0], [make(values) for values in every] if rank == ROOT else None, src=ROOT)
+    yield "scatter", got, [mine]
+    got = [place(SHAPE)]
+    dist.all_to_all_single(got[0], make(mine))
+    yield "all_to_all_single", got, rows
+    sizes = [[0] * size, [0] * size]  # all goes to the next rank
+    sizes[0][before] = sizes[1][after] = SHAPE[0]
+    got = [place(SHAPE)]
+    dist.all_to_all_single(got[0], make(mine), *sizes)
+    yield "all_to_all_single of splits", got, [every[before]]
+    got = places()
+    dist.all_to_all(got, [make(mine + r) for r in range(size)])
+    yield "all_to_all", got, [values + rank for values in every]
+    got = [make(mine)]
+    dist.broadcast(got[0], ROOT)
+    yield "broadcast", got, [every[ROOT]]
+    got = [place(SHAPE)]
+    sent = dist.isend(make(mine), after)
+    dist.recv(got[0], before)
+    sent.wait()
+    yield "a message", got, [every[before]]
+    got = [place(SHAPE)]
+    group.start_coalescing()
+    dist.irecv(got[0], before)
+    dist.isend(make(mine), after)
+    group.end_coalescing().wait()
+    yield "messages that are one", got, [every[before]]
+
+
+def reductions(rank, size, make, place):
+    mine, total = of_rank(rank), sum(of_rank(r) for r in range(size))
+    group = dist.group.WORLD
+    got = [make(mine)]
+    dist.all_reduce(got[0])
+    yield "all_reduce", got, [total]
+    got = [make(mine), make(2 * mine)]
+    dist.all_reduce_coalesced(got)
+    yield "all_reduce_coalesced", got, [total, 2 * total]
+    got = [make(mine)]
+    dist.reduce(got[0], ROOT)
+    yield "reduce", got, [total if rank == ROOT else mine]
+    got = [place(SHAPE)]
+    dist.reduce_scatter(got[0], [make(mine + r) for r in range(size)])
+    yield "reduce_scatter", got, [total + size * rank]
+    got = [place((1, *SHAPE[1:]))]
+    dist.reduce_scatter_tensor(got[0], make(mine))
+    yield "reduce_scatter_tensor", got, [total[rank:rank + 1]]
+    got = [place((1, *SHAPE[1:]))]
+    group.reduce_scatter_single_coalesced(got, [make(mine)], None).wait()
+    yield "reduce_scatter_single_coalesced", got, [total[rank:rank + 1]]
+
+
+IN_PLACE = ("broadcast", "all_reduce", "all_reduce_coalesced", "reduce")
+
+
+def check(kind, results, of=lambda values: values):
+    for name, got, values in results:
+        for tensor, expected in zip(got, values):
+            if not torch.equal(tensor.detach(), of(expected)):
+                raise AssertionError(f"{name} of {kind}: {tensor} is not {of(expected)}")
+        yield name, got
+
+
+def parameter(values):
+    return torch.nn.Parameter(values.clone())
+
+
+def of_what_requires_gradients(rank, size):
+    """What is received has none, whatever was sent."""
+    kinds = {"a result": lambda values: values.clone().requires_grad_() * 1, "a parameter": parameter}
+    for kind, make in kinds.items():
+        for collectives in moves, reductions:
+            for name, got in check(kind, collectives(rank, size, make, torch.zeros)):
+                assert name in IN_PLACE or not any(each.requires_grad for each in got), (name, kind)
+
+
+def gradients(rank, group):
+    """Of a loss whose negatives come from other ranks, without a gradient, into the same tensors in each step."""
+    torch.manual_seed(rank)
+    weight, inputs = torch.nn.Parameter(torch.eye(3)), torch.randn(2, 3)
+    buffers = [torch.zeros(2, 3) for _ in range(dist.get_world_size())]
+    result = []
+    for _ in range(2):
+        weight.grad = None
+        embedded = inputs @ weight
+        dist.all_gather(buffers, embedded, group=group)
+        (embedded @ torch.cat(buffers).t()).exp().mean().backward()
+        result.append(weight.grad)
+    return torch.stack(result)
+
+
+def gradients_are_those_of_gloo(rank, gloo):
+    ours, reference = gradients(rank, None), gradients(rank, gloo)
+    assert torch.equal(ours, reference), (ours, reference)
+
+
+def into_parameters(rank, size):
+    """They are received into, and stay what they are: leaves that require gradients."""
+    def place(shape):
+        return parameter(torch.zeros(shape))
+
+    for collectives in moves, reductions:
+        for name, got in check("what is received into parameters", collectives(rank, size, parameter, place)):
+            assert all(each.is_leaf and each.requires_grad for each in got), name
+
+
+def into_memory_of_inference(rank):
+    """It may be written in that mode alone, which the collective is not called in."""
+    with torch.inference_mode():
+        got = [torch.zeros(2) for _ in range(dist.get_world_size())]
+    dist.all_gather(got, torch.full((2,), float(rank)))
+    assert [each.tolist() for each in got] == [[float(r)] * 2 for r in range(len(got))], got
+
+
+def main():
+    dist.init_process_group("summand")
+    rank, size = dist.get_rank(), dist.get_world_size()
+    gloo = dist.new_group(backend="gloo")
+    gradients_are_those_of_gloo(rank, gloo)
+    of_what_requires_gradients(rank, size)
+    into_parameters(rank, size)
+    into_memory_of_inference(rank)
+    dist.barrier()
+    print(json.dumps({"rank": rank}), flush=True)
+    dist.destroy_process_group()
+
+
+main()
