@@ -149,6 +149,30 @@ def into_parameters(rank, size):
             assert all(each.is_leaf and each.requires_grad for each in got), name
 
 
+def transposed(values):
+    return values.transpose(0, 3).contiguous().transpose(0, 3)
+
+
+def channels_last(values):
+    return values.contiguous(memory_format=torch.channels_last)
+
+
+def every_second(values):
+    return torch.stack([values, values], -1)[..., 0]
+
+
+def in_other_orders(rank, size):
+    """In memory; what is sent, what is received into, and both."""
+    for order in transposed, channels_last, every_second:
+        def place(shape):
+            return order(torch.zeros(shape))
+
+        for kind, make, into in ("sent", order, torch.zeros), ("received", torch.clone, place), ("both", order, place):
+            for collectives in moves, reductions:
+                for _ in check(f"{order.__name__}, {kind}", collectives(rank, size, make, into)):
+                    pass
+
+
 def into_memory_of_inference(rank):
     """It may be written in that mode alone, which the collective is not called in."""
     with torch.inference_mode():
@@ -164,6 +188,7 @@ def main():
     gradients_are_those_of_gloo(rank, gloo)
     of_what_requires_gradients(rank, size)
     into_parameters(rank, size)
+    in_other_orders(rank, size)
     into_memory_of_inference(rank)
     dist.barrier()
     print(json.dumps({"rank": rank}), flush=True)
