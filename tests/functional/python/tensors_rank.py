@@ -173,6 +173,30 @@ def in_other_orders(rank, size):
                     pass
 
 
+TYPES = [torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32,
+         torch.float64, torch.complex64, torch.complex128]
+
+
+def of_every_type(rank, size):
+    """What is only moved; in the usual order in memory, and transposed."""
+    for dtype in TYPES:
+        def of(values):
+            return values % 5 > 2 if dtype == torch.bool else values.to(dtype)
+
+        for order in torch.clone, transposed:
+            for _ in check(dtype, moves(rank, size, lambda values: order(of(values)), lambda shape: order(torch.zeros(shape, dtype=dtype))),
+                           of):
+                pass
+    got = torch.zeros(size, dtype=torch.int16)
+    dist.all_to_all_single(got, torch.arange(size, dtype=torch.int16), [1] * size, [1] * size)
+    assert torch.equal(got, torch.full((size,), rank, dtype=torch.int16)), got
+    empty = torch.zeros(0, 3, dtype=torch.bfloat16)
+    dist.all_to_all_single(empty, empty.clone())
+    one = [torch.tensor(False) for _ in range(size)] if rank == ROOT else None  # without dimensions
+    dist.gather(torch.tensor(True), one, dst=ROOT)
+    assert rank != ROOT or all(one), one
+
+
 def into_memory_of_inference(rank):
     """It may be written in that mode alone, which the collective is not called in."""
     with torch.inference_mode():
@@ -189,6 +213,7 @@ def main():
     of_what_requires_gradients(rank, size)
     into_parameters(rank, size)
     in_other_orders(rank, size)
+    of_every_type(rank, size)
     into_memory_of_inference(rank)
     dist.barrier()
     print(json.dumps({"rank": rank}), flush=True)

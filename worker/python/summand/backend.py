@@ -34,6 +34,7 @@ END_S = 30  # for what is in flight when a group is dropped
 OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.PRODUCT: "prod", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min",
        dist.ReduceOp.AVG: "avg"}
 BOOL_OPS = {"sum": "max", "max": "max", "prod": "min", "min": "min"}  # of its bytes, which are 0 or 1
+GLOO_DTYPES = DTYPES.keys() - {torch.bfloat16}  # what its collectives know
 OTHER_OPS = {dist.ReduceOp.BAND: "band", dist.ReduceOp.BOR: "bor", dist.ReduceOp.BXOR: "bxor",  # gloo's alone, and NCCL's
              dist.ReduceOp.PREMUL_SUM: "premul_sum"}
 
@@ -72,9 +73,9 @@ def _check_type(what, tensor, op):
                               "Tensor.to()")
 
 
-def _moved(tensor):
-    """What is only moved may be of any type, and bool is reduced as bytes."""
-    return tensor if tensor.dtype in DTYPES else tensor.reshape(-1).view(BYTES)
+def _moved(tensor, known=DTYPES):
+    """What is only moved may be of any type, and bool is reduced as bytes: those of an element are one more dimension."""
+    return tensor if tensor.dtype in known else tensor.unsqueeze(-1).view(BYTES)
 
 
 def _plain(tensor):
@@ -448,23 +449,25 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
     def gather(self, outputs, inputs, opts):
         parts = outputs[0] if outputs else []
         return self._copied(lambda *ours: self._gloo.gather([ours[1:]] if parts else [], [ours[0]], opts),
-                            [inputs[0], *parts], parts)
+                            [inputs[0], *parts], parts, known=GLOO_DTYPES)
 
     def scatter(self, outputs, inputs, opts):
         parts = inputs[0] if inputs else []
         return self._copied(lambda *ours: self._gloo.scatter([ours[0]], [ours[1:]] if parts else [], opts),
-                            [outputs[0], *parts], outputs)
+                            [outputs[0], *parts], outputs, known=GLOO_DTYPES)
 
     def all_to_all_single(self, output, whole, *rest):
-        return self._copied(lambda *ours: self._gloo.alltoall_base(*ours, *rest), [output, whole], [output])
+        return self._copied(lambda *ours: self._gloo.alltoall_base(*ours, *rest), [output, whole], [output], known=GLOO_DTYPES)
 
     def alltoall(self, outputs, inputs, *rest):
         """As one tensor, since gloo knows no other."""
         self._check_devices([*outputs, *inputs])
-        whole, output = (_on_host(torch.cat([_bare(each).reshape(-1) for each in parts])) for parts in (inputs, outputs))
         sizes = [[each.numel() for each in parts] for parts in (outputs, inputs)]
+        whole = _on_host(torch.cat([_bare(each).reshape(-1) for each in inputs]))
+        output = whole.new_empty(sum(sizes[0]))
         pairs = list(zip(outputs, (part.view(place.shape) for part, place in zip(output.split(sizes[0]), outputs))))
-        return self._copied_back(self._gloo.alltoall_base(output, whole, *sizes, *rest), outputs, pairs)
+        return self._copied_back(self._gloo.alltoall_base(_moved(output, GLOO_DTYPES), _moved(whole, GLOO_DTYPES), *sizes, *rest),
+                                 outputs, pairs)
 
     def send(self, tensors, to, tag):
         return self._copied(lambda *ours: self._gloo.send(list(ours), to, tag), tensors, [])
@@ -515,15 +518,17 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
             _check_type(what, tensor, op)
         return False
 
-    def _copied(self, start, tensors, changes, copy=_on_host):
-        """An operation of gloo's, on copies where it does not know the device, or how the tensor is in its memory."""
+    def _copied(self, start, tensors, changes, copy=_on_host, known=None):
+        """An operation of gloo's, on copies where it does not know the device, or how the tensor is in its memory; and on bytes if
+        there are types that it knows alone."""
         self._check_devices(tensors)
         copies = [copy(tensor) for tensor in tensors]
+        given = [_moved(each, known) for each in copies] if known else copies
         # Gloo's own work can be waited for once: where it is one of several that are coalesced, it is, with these.
-        if self._coalesced is None and all(ours is tensor for ours, tensor in zip(copies, tensors)):
+        if self._coalesced is None and all(ours is tensor for ours, tensor in zip(given, tensors)):
             return self._begun(start(*tensors))
         changed = {id(tensor) for tensor in changes}
-        return self._copied_back(start(*copies), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
+        return self._copied_back(start(*given), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
 
     def _copied_back(self, gloo, tensors, pairs):
         """What gloo has begun. Of those that nobody waits for, and that are over, the last KEPT are kept."""
