@@ -2,15 +2,23 @@
 usual one, and of every type; ends with one line of JSON on standard output."""
 
 import json
+import time
+import weakref
 
 import torch
 import torch.distributed as dist
 
 import summand.backend  # noqa: F401 (registers it)
+import summand.works
 
 SHAPE = (3, 2, 2, 2)
 FLAT = (9, 2, 2, 2)
 ROOT = 1
+
+
+def same(name, ours, reference):
+    if not torch.equal(ours, reference):
+        raise AssertionError(f"{name}: {ours} is not {reference}")
 
 
 def of_rank(rank):
@@ -101,8 +109,7 @@ IN_PLACE = ("broadcast", "all_reduce", "all_reduce_coalesced", "reduce")
 def check(kind, results, of=lambda values: values):
     for name, got, values in results:
         for tensor, expected in zip(got, values):
-            if not torch.equal(tensor.detach(), of(expected)):
-                raise AssertionError(f"{name} of {kind}: {tensor} is not {of(expected)}")
+            same(f"{name} of {kind}", tensor.detach(), of(expected))
         yield name, got
 
 
@@ -205,6 +212,62 @@ def into_memory_of_inference(rank):
     assert [each.tolist() for each in got] == [[float(r)] * 2 for r in range(len(got))], got
 
 
+def whole(dtype):
+    return torch.ones(512, 512, dtype=dtype)
+
+
+KINDS_OF_WORKS = {"the servers'": (lambda: whole(torch.float32), dist.ReduceOp.SUM),
+                  "gloo's": (lambda: whole(torch.int32).t(), dist.ReduceOp.BOR)}
+
+
+def dropped(count, make, op):
+    """References to the tensors of operations that are done, and that nobody has waited for."""
+    result = []
+    for _ in range(count):
+        tensor = make()
+        result.append(weakref.ref(tensor))
+        work = dist.all_reduce(tensor, op, async_op=True)
+        while not work.is_completed():
+            time.sleep(0.001)
+    return result
+
+
+def of_works_that_nobody_has(size):
+    """They are let go; those of works that somebody has are not."""
+    summand.works.KEPT_BYTES = 2 << 20
+    for kind, (make, op) in KINDS_OF_WORKS.items():
+        expected = make() * (size if op == dist.ReduceOp.SUM else 1)
+        held = [dist.all_reduce(make(), op, async_op=True) for _ in range(8)]
+        tensors = dropped(40, make, op)
+        most = 2 * len(held)  # as those that are held are looked at, too
+        limit = time.monotonic() + 60
+        while True:
+            left = sum(each() is not None for each in tensors)
+            done = torch.tensor([left <= most or time.monotonic() > limit])
+            dist.all_reduce(done, dist.ReduceOp.MIN)
+            if done:
+                break
+            tensors += dropped(1, make, op)  # threads finish them
+        assert left <= most, (kind, left)
+        for work in held[:2]:
+            work.wait()
+        for work in held[:4]:
+            same(kind, work.result()[0], expected)
+        for work in held[4:]:
+            same(kind, work.get_future().wait()[0], expected)
+
+
+def works_that_are_asked_after_they_were_let_go(size):
+    """As torch's C++ may, which has works that nobody in Python has."""
+    tensor = torch.ones(3)
+    work = dist.all_reduce(tensor, async_op=True)
+    while not work.is_completed():
+        time.sleep(0.001)
+    work.let_go()
+    assert work.wait() and work.is_success() and work.result() == [] and work.get_future().wait() == []
+    same("what was let go", tensor, torch.full((3,), float(size)))
+
+
 def main():
     dist.init_process_group("summand")
     rank, size = dist.get_rank(), dist.get_world_size()
@@ -215,6 +278,8 @@ def main():
     in_other_orders(rank, size)
     of_every_type(rank, size)
     into_memory_of_inference(rank)
+    of_works_that_nobody_has(size)
+    works_that_are_asked_after_they_were_let_go(size)
     dist.barrier()
     print(json.dumps({"rank": rank}), flush=True)
     dist.destroy_process_group()

@@ -25,6 +25,7 @@ from fake_device import DEVICE, DeviceTensor, Stream, in_stream
 from programs import ProgramTest
 
 import summand.backend
+import summand.works
 from summand.ddp import Communicator, Context, HookState, SummandError
 
 RANKS = 3
@@ -161,7 +162,7 @@ class CudaTest(ProgramTest):
         store = dist.HashStore()
         with unittest.mock.patch.dict("os.environ", SUMMAND_REDUCTION_SERVERS=self.address, GLOO_SOCKET_IFNAME="lo"), \
                 unittest.mock.patch.object(summand.backend, "_shared_context", Context), \
-                unittest.mock.patch.object(summand.backend, "KEPT", KEPT):
+                unittest.mock.patch.object(summand.works, "KEPT", KEPT):
             self.run_ranks(lambda rank: self.use_backend(rank, store))
 
     def use_backend(self, rank, store):

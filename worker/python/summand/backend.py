@@ -8,15 +8,11 @@ What they cannot do goes through a gloo group beside, of CUDA devices through th
 and receive, and types and reductions that Summand does not know. specs/guide/pytorch.md has the table.
 """
 
-import collections
-import errno
-import functools
 import inspect
 import os
 import socket
 import sys
 import threading
-import weakref
 
 import torch
 import torch.distributed as dist
@@ -25,11 +21,8 @@ from summand import device
 from summand.ddp import BYTES, DTYPES, Communicator, Context, names
 from summand.error import SummandError
 from summand.in_order import InOrder
+from summand.works import NAME, Copied, Work, Works
 
-NAME = "summand"
-KEPT = 1000
-SMALL_BYTES = 4096
-LATE_S = 10  # a server names a rank that it has waited for so long (SMD_LATE_MOST_S)
 END_S = 30  # for what is in flight when a group is dropped
 OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.PRODUCT: "prod", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min",
        dist.ReduceOp.AVG: "avg"}
@@ -102,188 +95,6 @@ def _on_host_without_bool(tensor):
     return host.to(BYTES) if host.dtype == torch.bool else host
 
 
-class _Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
-    """An operation that was started; its future has the tensors.
-
-    torch's C++ keeps no reference to the Python part: when that is gone, its wait() is the base's, which never returns. So the
-    group keeps each until it has been waited for, or its future taken; of those that are done without, the last thousand. Small
-    ones are kept as those: DDP's join() waits first, and takes the future then.
-    """
-
-    def __init__(self, future, tensors, kept, limit, communicator=None):
-        """communicator: whose servers know who is late; None: it is an operation of gloo's."""
-        super().__init__()
-        self._future, self._tensors, self._kept, self._limit = future, tensors, kept, limit
-        self._communicator = communicator
-        self._over = threading.Event()
-        self._lock = threading.Lock()
-        self._shown = None  # what its future's callbacks are of
-        self._small = sum(each.numel() * each.element_size() for each in tensors) <= SMALL_BYTES
-        self._coalesced = {}  # by which it may be waited for with others
-        kept[id(self)] = self
-
-    def coalesce(self, works):
-        self._coalesced = works
-        works[id(self)] = self
-
-    def release(self):
-        self._kept.pop(id(self), None)
-
-    def _leave_the_others(self):
-        """Somebody waits for it alone."""
-        self._coalesced.pop(id(self), None)
-
-    def is_completed(self):
-        return self._future.done()
-
-    def is_success(self):
-        return self._future.done() and self.exception() is None
-
-    def exception(self):
-        if not self._future.done():
-            return None
-        try:
-            self._future.value()
-        except Exception as error:
-            return error
-        return None
-
-    def finished(self, error=None):
-        """By the thread that finishes operations. Callbacks may wait for later ones, so where there may be any, what is left to
-        do is returned."""
-        with self._lock:
-            if self._shown is None:
-                self._complete(error)
-                return None
-        return functools.partial(self._complete, error)
-
-    def _complete(self, error):
-        self._over.set()
-        if error:
-            self._future.set_exception(error)
-        else:
-            device.complete(self._future, self._tensors, self._tensors)
-
-    def wait(self, timeout=None):
-        """Raises what ended the operation; ETIMEDOUT after `timeout`, else after that of the group."""
-        limit = timeout.total_seconds() if timeout else self._limit  # torch passes 0 where its caller gave none
-        if not self._over.wait(limit):
-            raise SummandError(errno.ETIMEDOUT, f"backend {NAME}: an operation must be done within the timeout of {limit:g} s, "
-                                                f"{self._who_is_late()}. The operation goes on, and may still write its tensors")
-        try:
-            (self._shown or self._future).wait()
-        finally:
-            self._leave_the_others()
-            if not self._small:
-                self.release()
-        return True
-
-    def _who_is_late(self):
-        if self._communicator is None:
-            return "got none"
-        try:
-            late = self._communicator.late()
-        except SummandError:  # it has been closed
-            late = ""
-        return f"but {late}" if late else f"got none. Servers name a rank when it is {LATE_S} s late"
-
-    def synchronize(self):
-        self.wait()
-
-    def result(self):
-        self.wait()
-        return self._tensors
-
-    def get_future(self):
-        self._leave_the_others()
-        self.release()
-        with self._lock:
-            # then() makes an exception one that torch's C++ sees; it takes that of a bare future for a result.
-            self._shown = self._shown or self._future.then(lambda future: future.wait())
-            return self._shown
-
-
-class _Copied(_Work):
-    """An operation of gloo's on copies in the host's memory, which change nothing before somebody asks for them. Who waits copies
-    back, on the own thread. Whose future is asked for, or who is waited for with a limit, is finished by another one, `beside`:
-    messages have no order that they end in, and one that never comes must keep no thread that nobody has asked for."""
-
-    def __init__(self, gloo, pairs, beside, *arguments):
-        super().__init__(*arguments)
-        self._gloo, self._pairs, self._beside = gloo, pairs, beside
-        self._source = None
-        self._claimed = False  # by a thread, which finishes it
-
-    def _claim(self):
-        with self._lock:
-            first, self._claimed = not self._claimed, True
-        return first
-
-    def _leave_to_another(self):
-        if self._claim():
-            self._beside((self, [self._gloo], self._pairs))
-
-    def is_ripe(self):
-        """Nothing is left to do but to copy back."""
-        gloo = self._gloo
-        return gloo is None or gloo.is_completed()
-
-    def is_completed(self):
-        return self._future.done() or (not self._claimed and self.is_ripe())
-
-    def wait(self, timeout=None):
-        if timeout:
-            self._leave_to_another()
-        elif self._claim():
-            try:
-                self._gloo.wait()
-                device.copy(self._pairs)  # returns when it is done, as what is in the host's memory is not pinned
-                rest = self.finished()
-            except Exception as error:
-                rest = self.finished(error)
-            if rest:
-                rest()
-        return super().wait(timeout)
-
-    def get_future(self):
-        self._leave_to_another()
-        return super().get_future()
-
-    def finished(self, error=None):
-        try:
-            self._source = self._gloo._source_rank()
-        except Exception:
-            pass  # it is no message
-        self._gloo, self._pairs = None, []  # and the copies
-        return super().finished(error)
-
-    def _source_rank(self):
-        return self._source if self._gloo is None else self._gloo._source_rank()
-
-
-def _finisher(done):
-    """What finishes an operation, on any thread; `done` has those that have been. It holds no group, which ends when nobody else
-    does."""
-
-    def finish(item):
-        work, requests, pairs = item
-        try:
-            for request in requests:
-                request.wait()
-            device.copy_back(pairs)
-            rest = work.finished()
-        except Exception as error:  # whoever waits has it raised
-            rest = work.finished(error)
-        done.append(weakref.ref(work))
-        while len(done) > KEPT:
-            oldest = done.popleft()()
-            if oldest:
-                oldest.release()
-        return rest
-
-    return finish
-
-
 class _OlderNames:
     """What torch calls since 2026 by the names that SummandProcessGroup has, by those of before. Beside it, because torch refuses
     a group that has both itself."""
@@ -325,11 +136,9 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         group = store.get("summand-group").decode()
         self._communicator = Communicator(_shared_context(), group, rank, size)
         self._limit = timeout.total_seconds()
-        self._kept = {}  # works, which torch may still wait for
-        self._done = collections.deque()
+        self._works = Works()
         self._coalesced = None  # what has begun since torch said that it is to be one, and nobody has waited for
-        self._unclaimed = collections.deque()  # of gloo's, in the order of their beginning
-        self._started = InOrder("summand-torch", _finisher(self._done))
+        self._started = InOrder("summand-torch", self._works.finish)  # which holds no group: that ends when nobody else does
 
     # ---- what torch asks of a backend ----
 
@@ -487,7 +296,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         late."""
         works, self._coalesced = list((self._coalesced or {}).values()), None
         tensors = [tensor for work in works for tensor in getattr(work, "_tensors", [])]
-        work = _Work(device.future(tensors), tensors, self._kept, self._limit, self._communicator)
+        work = Work(device.future(tensors), tensors, self._works.kept, self._limit, self._communicator)
         self._started.put_beside((work, works, []))
         return work
 
@@ -531,17 +340,10 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         return self._copied_back(start(*given), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
 
     def _copied_back(self, gloo, tensors, pairs):
-        """What gloo has begun. Of those that nobody waits for, and that are over, the last KEPT are kept."""
-        work = _Copied(gloo, pairs, self._started.put_beside, device.future(tensors), [tensor for tensor, _ in pairs] or tensors,
-                       self._kept, self._limit)
-        self._unclaimed.append(weakref.ref(work))
-        while len(self._unclaimed) > KEPT:
-            oldest = self._unclaimed[0]()
-            if oldest and not oldest.is_ripe():
-                break
-            self._unclaimed.popleft()
-            if oldest:
-                oldest.release()
+        """What gloo has begun."""
+        work = Copied(gloo, pairs, self._started.put_beside, device.future(tensors), [tensor for tensor, _ in pairs] or tensors,
+                      self._works.kept, self._limit)
+        self._works.unclaimed(work)
         return self._begun(work)
 
     def _start(self, tensors, start, changes=True, result=None):
@@ -551,7 +353,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         result = tensors if result is None else result
         copies = [_in_one_piece(tensor) for tensor in tensors]
         requests = [start(copy) for copy in copies]
-        work = _Work(device.future(tensors), result, self._kept, self._limit, self._communicator)
+        work = Work(device.future(tensors), result, self._works.kept, self._limit, self._communicator)
         pairs = list(zip(tensors, copies)) if changes is True else (changes or [])
         self._started.put((work, requests, pairs))
         return self._begun(work)
