@@ -46,6 +46,16 @@ def entered():
         _check(_driver.cuCtxPopCurrent_v2(ctypes.byref(ctypes.c_void_p())))
 
 
+@contextlib.contextmanager
+def in_current_stream():
+    """The driver, and the stream; what is put there is done at the end."""
+    stream = getattr(current, "stream", None)
+    handle = ctypes.c_void_p(stream.cuda_stream if stream else None)
+    with entered() as driver:
+        yield driver, handle
+        _check(driver.cuStreamSynchronize(handle))
+
+
 class Stream:
     """Of torch.cuda.Stream what is asked for."""
 
@@ -70,6 +80,12 @@ class Stream:
     def capture(self):
         with entered() as driver:
             _check(driver.cuStreamBeginCapture_v2(ctypes.c_void_p(self.cuda_stream), 1))
+
+    def is_capturing(self):
+        status = ctypes.c_int()
+        with entered() as driver:
+            _check(driver.cuStreamIsCapturing(ctypes.c_void_p(self.cuda_stream), ctypes.byref(status)))
+        return status.value != 0
 
     def end_capture(self):
         """How many works the graph has; a CUDA error is raised."""
@@ -130,21 +146,29 @@ class DeviceTensor:
                                            ctypes.c_size_t(self.numel()), ctypes.c_void_p(stream.cuda_stream)))
 
     def copy_(self, other):
-        """From the host, or of another of these, done on return."""
+        """From the host, or of another of these, in the order of the current stream, done on return."""
         self._like.copy_(other.cpu() if isinstance(other, DeviceTensor) else other)
-        with entered() as driver:
+        with in_current_stream() as (driver, stream):
             _check(driver.cuMemcpyHtoDAsync_v2(ctypes.c_uint64(self._pointer), ctypes.c_void_p(self._like.data_ptr()),
-                                               self._bytes(), ctypes.c_void_p(None)))
-            _check(driver.cuStreamSynchronize(ctypes.c_void_p(None)))
+                                               self._bytes(), stream))
         return self
 
     def cpu(self):
         result = torch.empty_like(self._like)
-        with entered() as driver:
+        with in_current_stream() as (driver, stream):
             _check(driver.cuMemcpyDtoHAsync_v2(ctypes.c_void_p(result.data_ptr()), ctypes.c_uint64(self._pointer),
-                                               self._bytes(), ctypes.c_void_p(None)))
-            _check(driver.cuStreamSynchronize(ctypes.c_void_p(None)))
+                                               self._bytes(), stream))
         return result
+
+
+class Column(DeviceTensor):
+    """As one that is not contiguous."""
+
+    def is_contiguous(self):
+        return False
+
+    def contiguous(self):
+        return DeviceTensor(self.cpu())
 
 
 class Future(torch.futures.Future):
@@ -177,6 +201,8 @@ def patched():
     """torch as Summand's Python finds it while this holds."""
     stack = contextlib.ExitStack()
     stack.enter_context(mock.patch.object(torch.cuda, "current_stream", lambda device: current.stream))
+    stack.enter_context(mock.patch.object(torch.cuda, "is_current_stream_capturing", lambda: current.stream.is_capturing()))
+    stack.enter_context(mock.patch.object(torch.cuda, "device", contextlib.nullcontext))
     stack.enter_context(mock.patch.object(torch.cuda, "Stream", Stream))
     stack.enter_context(mock.patch.object(torch.cuda, "stream", in_stream))
     stack.enter_context(mock.patch.object(torch.futures, "Future", Future))

@@ -5,6 +5,7 @@ import debian_torch
 
 debian_torch.require()
 
+import contextlib
 import datetime
 import errno
 import threading
@@ -144,29 +145,87 @@ class CudaTest(ProgramTest):
 
         self.run_ranks(body)
 
+    def assert_capture_is_left_alone(self, call, what):
+        fake_device.current.stream.capture()
+        with self.assertRaises(SummandError, msg=what) as caught:
+            call()
+        self.assertEqual(caught.exception.code, errno.EINVAL, what)
+        self.assertIn("cannot be captured into CUDA graphs", str(caught.exception))
+        self.assertEqual(fake_device.current.stream.end_capture(), 0, what)
+
     def test_a_stream_that_is_captured_is_refused(self):
         def body(rank):
-            with Context(servers=self.address) as context, self.communicator(context, rank) as communicator:
-                tensor = DeviceTensor(torch.ones(COUNT))
-                fake_device.current.stream.capture()
-                with self.assertRaises(SummandError) as caught:
-                    communicator.all_reduce_start(tensor)
-                self.assertEqual(caught.exception.code, errno.EINVAL)
-                self.assertIn("cannot be captured into CUDA graphs", str(caught.exception))
-                self.assertEqual(fake_device.current.stream.end_capture(), 0)
-                self.assertTrue(torch.equal(communicator.all_reduce(tensor).cpu(), torch.full((COUNT,), float(RANKS))))
+            for wire in "float32", "bf16":
+                with Context(servers=self.address) as context, \
+                        Communicator(context, f"captured-{wire}", rank, RANKS, wire=wire) as communicator:
+                    tensor = DeviceTensor(torch.ones(COUNT))
+                    for call in communicator.all_reduce, communicator.all_reduce_start, \
+                            lambda each: communicator.reduce_start(each, 0), lambda each: communicator.broadcast_start(each, 0):
+                        self.assert_capture_is_left_alone(lambda: call(tensor), wire)
+                    self.assertTrue(torch.equal(communicator.all_reduce(tensor).cpu(), torch.full((COUNT,), float(RANKS))))
 
         self.run_ranks(body)
 
+    def test_the_backend_refuses_a_stream_that_is_captured(self):
+        store = dist.HashStore()
+
+        def body(rank):
+            group = self.backend(rank, store)
+            self.use_backend_in_a_capture(group, rank)
+            tensor = DeviceTensor(torch.ones(4))
+            group.allreduce([tensor]).wait()
+            self.assertTrue(torch.equal(tensor.cpu(), torch.full((4,), float(RANKS))))
+
+        with self.patched_backend():
+            self.run_ranks(body)
+
+    def use_backend_in_a_capture(self, group, rank):
+        bits, of_reduction = dist.AllreduceOptions(), dist.ReduceOptions()
+        bits.reduceOp = dist.ReduceOp.BOR
+        mine, whole = DeviceTensor(torch.ones(4)), DeviceTensor(torch.tensor([1]))
+        column = fake_device.Column(torch.ones(4))
+        parts = [DeviceTensor(torch.ones(4)) for _ in range(RANKS)]
+        calls = {
+            "all-reduce": lambda: group.allreduce([mine]),
+            "all-reduce of a column": lambda: group.allreduce([column]),
+            "all-reduces": lambda: group.allreduce_coalesced([mine, column]),
+            "all-reduce of bits": lambda: group.allreduce([whole], bits),
+            "reduce": lambda: group.reduce([column], of_reduction),
+            "broadcast": lambda: group.broadcast([column], dist.BroadcastOptions()),
+            "all-gather": lambda: group.allgather([parts], [mine]),
+            "all-gathers": lambda: group.allgather_coalesced([[part] for part in parts], [mine]),
+            "reduce-scatter": lambda: group.reduce_scatter([column], [parts]),
+            "gather": lambda: group.gather([parts] if rank == 0 else [], [mine], dist.GatherOptions()),
+            "scatter": lambda: group.scatter([mine], [parts] if rank == 0 else [], dist.ScatterOptions()),
+            "all-to-all": lambda: group.alltoall(parts, parts),
+            "all-to-all of one": lambda: group.all_to_all_single(mine, column, [], []),
+            "send": lambda: group.send([mine], (rank + 1) % RANKS, 0),
+            "receive": lambda: group.recv([mine], (rank + 1) % RANKS, 0),
+            "receive from any": lambda: group.recv_anysource([mine], 0),
+        }
+        for what, call in calls.items():
+            self.assert_capture_is_left_alone(call, what)
+        begun = group.allreduce([whole], bits)  # before the capture, so that only its result is to be copied
+        self.assert_capture_is_left_alone(begun.wait, "wait")
+        begun.wait()
+
     def test_the_backend(self):
         store = dist.HashStore()
+        with self.patched_backend():
+            self.run_ranks(lambda rank: self.use_backend(rank, store))
+
+    @contextlib.contextmanager
+    def patched_backend(self):
         with unittest.mock.patch.dict("os.environ", SUMMAND_REDUCTION_SERVERS=self.address, GLOO_SOCKET_IFNAME="lo"), \
                 unittest.mock.patch.object(summand.backend, "_shared_context", Context), \
                 unittest.mock.patch.object(summand.works, "KEPT", KEPT):
-            self.run_ranks(lambda rank: self.use_backend(rank, store))
+            yield
+
+    def backend(self, rank, store):
+        return summand.backend.SummandProcessGroup(store, rank, RANKS, datetime.timedelta(seconds=60))
 
     def use_backend(self, rank, store):
-        group = summand.backend.SummandProcessGroup(store, rank, RANKS, datetime.timedelta(seconds=60))
+        group = self.backend(rank, store)
         tensor = DeviceTensor(torch.full((1000,), float(rank)))
         work = group.allreduce([tensor])
         self.assertTrue(work.wait())

@@ -191,7 +191,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
 
     def barrier(self, opts=None):
         # As an operation, so that it comes behind those that were started before.
-        return self._start([torch.zeros(1)], lambda each: self._communicator.all_reduce_start(each, "sum"))
+        return self._start([torch.zeros(1, device="cpu")], lambda each: self._communicator.all_reduce_start(each, "sum"))
 
     def allgather(self, outputs, inputs, opts=None):
         """Each rank's part is broadcast to the others: it crosses the network once from there, and once to each. Parts may have
@@ -314,9 +314,11 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
 
     @staticmethod
     def _check_devices(tensors):
+        """Before they are touched."""
         for tensor in tensors:
             if tensor.device.type not in device.KINDS:
                 raise SummandError(0, f"backend {NAME}: tensors must be on the CPU or a CUDA device, got one on {tensor.device}")
+        device.check_capture(tensors)
 
     def _is_ours(self, what, tensors, op):
         """Whether the servers do that to them; else gloo may, but not if it has no such type."""

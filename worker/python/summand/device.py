@@ -5,17 +5,30 @@ So who waits for it waits for nothing else on the device: futures are completed 
 """
 
 import contextlib
+import errno
 import threading
 
 import torch
+
+from summand.error import SummandError
 
 KINDS = ("cpu", "cuda")
 
 _sides = threading.local()  # streams that have no other work, of each thread by device
 
 
+def check_capture(tensors):
+    """Before anything is put into the current streams of their devices: it would become part of a CUDA graph, or spoil it."""
+    for device in {tensor.device for tensor in tensors if tensor.device.type == "cuda"}:
+        with torch.cuda.device(device):
+            if torch.cuda.is_current_stream_capturing():
+                raise SummandError(errno.EINVAL, "operations cannot be captured into CUDA graphs, and the current stream of "
+                                                 f"{device} is being captured")
+
+
 def stream(tensor):
     """What libsummand must follow: the current stream of the tensor's device, as a number; None for one in the CPU's memory."""
+    check_capture([tensor])
     return torch.cuda.current_stream(tensor.device).cuda_stream if tensor.device.type == "cuda" else None
 
 

@@ -173,6 +173,7 @@ class Copied(Work):
         return self._future.done() or (not self._claimed and self.is_ripe())
 
     def wait(self, timeout=None):
+        device.check_capture([tensor for tensor, _ in self._pairs])  # as it may be copied to here
         if timeout:
             self._leave_to_another()
         elif self._claim():
