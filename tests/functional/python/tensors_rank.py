@@ -191,8 +191,10 @@ def of_every_type(rank, size):
             return values % 5 > 2 if dtype == torch.bool else values.to(dtype)
 
         for order in torch.clone, transposed:
-            for _ in check(dtype, moves(rank, size, lambda values: order(of(values)), lambda shape: order(torch.zeros(shape, dtype=dtype))),
-                           of):
+            def place(shape):
+                return order(torch.zeros(shape, dtype=dtype))
+
+            for _ in check(dtype, moves(rank, size, lambda values: order(of(values)), place), of):
                 pass
     got = torch.zeros(size, dtype=torch.int16)
     dist.all_to_all_single(got, torch.arange(size, dtype=torch.int16), [1] * size, [1] * size)
