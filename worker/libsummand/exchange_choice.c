@@ -18,6 +18,7 @@
 #define FIRST_NS      (2 * SMD_SECOND_NS) /* and what that has refused is tried again soon */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define DOUBT_NS      (2 * SMD_SECOND_NS)
+#define LARGEST_NS    SMD_SECOND_NS
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
 
 static unsigned size_of(uint64_t bytes)
@@ -103,11 +104,23 @@ void smd_exchange_choice_begin(
 	}
 }
 
+/* Whether operations of a larger size have come lately: while a smaller one was tried anew these
+ * would go by servers, and then have a trial of their own. */
+static bool is_largest(struct smd_exchange_choice *choice, unsigned size, uint64_t now_ns)
+{
+	if (size >= choice->largest || now_ns - choice->largest_ns >= LARGEST_NS) {
+		choice->largest = size;
+		choice->largest_ns = now_ns;
+	}
+	return size == choice->largest;
+}
+
 bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes, bool exchanged,
 	uint64_t ns, uint64_t now_ns)
 {
 	unsigned size = size_of(bytes);
 	bool on_trial = smd_exchange_choice_is_on_trial(choice);
+	bool largest = exchanged && is_largest(choice, size, now_ns);
 
 	choice->seen = true;
 	if (!choice->possible || bytes == 0 || size >= SMD_EXCHANGE_SIZES) {
@@ -119,7 +132,7 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes
 	} else if (!on_trial && exchanged && choice->doubt_ns == 0) { /* of a table before */
 		choice->doubt_ns =
 			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
-	} else if (!on_trial && exchanged && now_ns >= choice->doubt_ns && !choice->always) {
+	} else if (!on_trial && largest && now_ns >= choice->doubt_ns && !choice->always) {
 		choice->size = size;
 		choice->doubts = true;
 	} else if (!on_trial && !exchanged && now_ns >= choice->next_ns[size]) {

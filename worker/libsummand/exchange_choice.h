@@ -41,6 +41,8 @@ struct smd_exchange_choice {
 	unsigned missed;  /* operations since the last one that the trial could count, */
 	uint64_t missed_ns; /* the first of them then */
 	bool over;          /* a trial that was lost, until the table that ends it */
+	unsigned largest;   /* size of which exchanges come these days, which is what is doubted: */
+	uint64_t largest_ns; /* the last of it */
 	bool doubts;        /* whether it is still faster, */
 	bool wants_doubt;   /* which is what is wanted */
 	uint64_t doubt_ns;       /* that begins then, */

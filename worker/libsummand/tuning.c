@@ -578,6 +578,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		pause_rates(tuning, now_ns);
 	}
 	tuning->back = false;
+	tuning->doubts = false;
 }
 
 void smd_tuning_refused(struct smd_tuning *tuning, uint64_t now_ns)

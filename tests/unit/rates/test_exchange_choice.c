@@ -397,6 +397,42 @@ static void what_was_won_is_doubted_ever_later(void **state)
 	assert_int_equal(choice.settled, SMALL);
 }
 
+/* Or the larger one would go by servers until both have won a trial. */
+static void of_two_sizes_the_larger_is_doubted(void **state)
+{
+	unsigned large = 0;
+
+	(void)state;
+	start(true, false);
+	choice.doubt_pause_ns = 2 * SMD_SECOND_NS;
+	run_until_changed(&faster, LARGE);
+	run(&faster, LARGE, 20);
+	assert_int_equal(choice.settled, LARGE);
+	while (choice.limit == LARGE) { /* steps of one large operation and some small ones */
+		run(&faster, SMALL, 7);
+		large += operate(&faster, LARGE);
+	}
+	assert_int_equal(large, 1);
+	assert_int_equal(choice.limit, LARGE / 2); /* small ones are exchanged still */
+	for (unsigned i = 0; i < 100; i++) {
+		run(&faster, SMALL, 7);
+		run(&faster, LARGE, 1);
+	}
+	assert_int_equal(choice.settled, LARGE);
+}
+
+/* What comes no more says nothing of what does. */
+static void where_the_larger_comes_no_more_the_smaller_is_doubted(void **state)
+{
+	(void)state;
+	start(true, false);
+	choice.doubt_pause_ns = 2 * SMD_SECOND_NS;
+	run_until_changed(&faster, LARGE);
+	run(&faster, LARGE, 20);
+	assert_true(run_until_changed(&faster, SMALL) < 2100); /* 1 ms each */
+	assert_int_equal(choice.limit, SMALL / 2);
+}
+
 /* Links have become slower, say. */
 static void what_is_faster_no_more_goes_back(void **state)
 {
@@ -476,6 +512,8 @@ int main(void)
 		cmocka_unit_test(all_goes_by_servers_again_where_ranks_cannot),
 		cmocka_unit_test(what_the_table_says_already_is_kept),
 		cmocka_unit_test(what_was_won_is_doubted_ever_later),
+		cmocka_unit_test(of_two_sizes_the_larger_is_doubted),
+		cmocka_unit_test(where_the_larger_comes_no_more_the_smaller_is_doubted),
 		cmocka_unit_test(what_is_faster_no_more_goes_back),
 	};
 

@@ -93,6 +93,22 @@ static void what_is_undone_again_and_again_is_tried_ever_later(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* Such as one that a server's drain wants, when the doubt's is in use already. */
+static void another_table_that_is_refused_is_not_the_doubts(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	find_rates(&tuning, &now, 60);
+	await_rates(&tuning, &now, 60);
+	smd_tuning_applied(&tuning, now);
+	assert_true(tuning.trial.doubts);
+	smd_tuning_refused(&tuning, now);
+	assert_true(tuning.trial.doubts);
+	smd_tuning_destroy(&tuning);
+}
+
 /* It is not needed, and keeps nothing else from having a table. */
 static void a_doubt_that_is_refused_waits(void **state)
 {
@@ -221,6 +237,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rates_that_seemed_better_at_first_are_taken_back),
 		cmocka_unit_test(what_is_undone_again_and_again_is_tried_ever_later),
+		cmocka_unit_test(another_table_that_is_refused_is_not_the_doubts),
 		cmocka_unit_test(a_doubt_that_is_refused_waits),
 		cmocka_unit_test(rates_that_are_better_stay_and_are_doubted_ever_later),
 		cmocka_unit_test(long_operations_do_not_doubt_rates),
