@@ -50,7 +50,8 @@ void smd_comm_fault_buffer(struct smd_comm *comm, uint64_t sequence)
 	char text[SMD_ERROR_TEXT_MAX];
 
 	snprintf(text, sizeof(text),
-		"group %s: rank %u (%s) " SMD_HOST_MEMORY_REFUSED ", in operation %llu",
+		"group %s: rank %u (%s) " SMD_HOST_MEMORY_REFUSED
+		": Bad address, in operation %llu",
 		comm->group, comm->rank, comm->context->config.replica,
 		(unsigned long long)sequence);
 	smd_comm_fault(comm, -EFAULT, text);

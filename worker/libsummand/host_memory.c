@@ -49,6 +49,14 @@ bool smd_host_memory_is_readable(const void *memory, size_t bytes)
 
 bool smd_host_memory_is_writable(void *memory, size_t bytes)
 {
+	uint8_t *last = (uint8_t *)memory + bytes - 1;
+
+	/* What has no more is not asked for as a whole, before a processor writes it. */
+	if (bytes <= SMD_HOST_PAGE_LEAST) {
+		return may_write(memory) &&
+		       (((uintptr_t)memory ^ (uintptr_t)last) < SMD_HOST_PAGE_LEAST ||
+			       may_write(last));
+	}
 	return may_write(memory) && may_read_last(memory, bytes);
 }
 

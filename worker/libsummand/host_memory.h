@@ -7,15 +7,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define SMD_HOST_MEMORY_REFUSED                                                                    \
-	"passed a buffer whose memory it does not have, or may not use so: Bad address"
+#define SMD_HOST_MEMORY_REFUSED "passed a buffer whose memory it does not have, or may not use so"
 #define SMD_HOST_PAGE_LEAST 4096u
 
 /*
  * Whether the range begins and ends in memory that may be read, without a signal where it may not;
- * or begins in memory that may be written, and ends in such that may be read. Nothing is changed.
- * Else a copy would end the process, or the kernel would say so when half a chunk is on its way and
- * the lane can no longer be used.
+ * or begins in memory that may be written, and ends in such that may be read, or written where it
+ * has no more than a page. Nothing is changed. Else a copy would end the process, or the kernel
+ * would say so when half a chunk is on its way and the lane can no longer be used.
  */
 bool smd_host_memory_is_readable(const void *memory, size_t bytes);
 bool smd_host_memory_is_writable(void *memory, size_t bytes);

@@ -73,8 +73,23 @@ static void try_now(struct smd_target *target)
 						 : attempt_ms(target->remotes[0]->owner);
 
 	reconnection->under_way = true;
+	reconnection->began_ns = smd_clock_ns();
+	reconnection->answered = false;
 	arm(reconnection, left_ms);
 	smd_remote_try_again(target->remotes[0], 0);
+}
+
+/* Whoever waits has no other server, and this one is there: it has the time that lanes take. */
+static bool may_go_on(struct smd_target *target)
+{
+	struct smd_reconnection *reconnection = &target->reconnection;
+	uint64_t limit_ns = (uint64_t)attempt_ms(target->remotes[0]->owner) * MS_NS;
+
+	for (unsigned s = 0; s < target->nremotes; s++) {
+		reconnection->answered |= smd_remote_answers(target->remotes[s]);
+	}
+	return reconnection->hurried && reconnection->answered &&
+	       smd_clock_ns() - reconnection->began_ns < limit_ns;
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
@@ -85,6 +100,10 @@ static void on_timer(evutil_socket_t fd, short what, void *arg)
 	(void)fd;
 	(void)what;
 	if (context_of(target)->remote_owner.failed) {
+		return;
+	}
+	if (reconnection->under_way && may_go_on(target)) {
+		arm(reconnection, HURRY_MS);
 		return;
 	}
 	if (reconnection->under_way) {

@@ -22,6 +22,8 @@ struct smd_reconnection {
 	struct event *timer; /* the next attempt, or the latest end of the one that is under way */
 	unsigned delay_ms;
 	bool under_way;
+	uint64_t began_ns; /* since then, */
+	bool answered;     /* and the server has said something */
 	bool hurried;      /* somebody waits for it, who has no other server, */
 	uint64_t hurry_ns; /* until then, and it is tried again and again */
 	uint64_t first_ns; /* the first attempt of one that was added */
@@ -36,7 +38,8 @@ struct smd_reconnection {
 void smd_reconnection_begin(struct smd_context *context, struct smd_target *target);
 
 /* Some communicator has no other left: those of them that are lost are tried at once, and again
- * for 0.5 s: whoever ends servers may start them again. */
+ * for 0.5 s: whoever ends servers may start them again. One that answers meanwhile has the time
+ * that lanes take. */
 void smd_reconnection_hurry(struct smd_context *context, uint64_t targets);
 
 /* Whether one is just being tried so. */

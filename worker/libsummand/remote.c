@@ -274,6 +274,7 @@ static void remote_connect(evutil_socket_t fd, short what, void *arg)
 		return;
 	}
 	remote->answered = false;
+	remote->challenged = false;
 	smd_turns_begin(&remote->turns, remote->lane);
 	(void)remote_be_patient(remote);
 }

@@ -213,6 +213,13 @@ static inline bool smd_remote_is_there(const struct smd_remote *remote)
 	return remote->lane && remote->welcomed && !remote->target->lost;
 }
 
+/* It is being connected, and its shard lives: it has said something, and may take a while for what
+ * the lane needs. */
+static inline bool smd_remote_answers(const struct smd_remote *remote)
+{
+	return remote->lane && !remote->welcomed && (remote->challenged || remote->answered);
+}
+
 /* Begins to connect, and goes on trying until the owner's deadline. NULL: out of memory. */
 struct smd_remote *smd_remote_create(
 	struct smd_remote_owner *owner, struct smd_target *target, uint32_t shard);

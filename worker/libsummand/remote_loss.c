@@ -95,8 +95,9 @@ void smd_remote_lose(struct smd_remote *remote, int err, const char *reason)
 	smd_target_name(remote->target, server);
 	if (err == -EFAULT) {
 		snprintf(what, sizeof(what),
-			"this process (%.100s) " SMD_HOST_MEMORY_REFUSED ", on the lane to %s",
-			remote->owner->config->replica, server);
+			"this process (%.100s) " SMD_HOST_MEMORY_REFUSED
+			": %.100s, on the lane to %s",
+			remote->owner->config->replica, reason, server);
 		smd_remote_fail_with(remote, err, what);
 		return;
 	}

@@ -250,6 +250,20 @@ void pool_lose(smd_context *context, unsigned server)
 	cut_on_owner(&cut);
 }
 
+static void cut_servers(const struct lane_cut *cut)
+{
+	for (unsigned t = 0; t < cut->server; t++) {
+		smd_context_lose(cut->context, 1ull << t, "the test has cut its lanes");
+	}
+}
+
+void pool_lose_first(smd_context *context, unsigned servers)
+{
+	struct lane_cut cut = {.cut = cut_servers, .context = context, .server = servers};
+
+	cut_on_owner(&cut);
+}
+
 smd_context *pool_context(const struct pool *pool, int rank)
 {
 	char name[32];

@@ -88,6 +88,8 @@ smd_context *pool_context(const struct pool *pool, int rank);
 
 /* The process loses its lanes to that server, which lives. */
 void pool_lose(smd_context *context, unsigned server);
+/* The same of so many, one after the other: no word goes round between them. */
+void pool_lose_first(smd_context *context, unsigned servers);
 
 /* Runs body() on a thread for each rank, with a context and a communicator, and waits for all. */
 void pool_run(const struct pool *pool, int nranks, const char *group,

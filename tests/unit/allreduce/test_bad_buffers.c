@@ -105,6 +105,12 @@ static void use_bad_ends(struct pool_rank *rank)
 		CHECK(smd_allreduce(rank->comm, good, bad - n + 1, n, SMD_FLOAT32, SMD_SUM) ==
 			-EFAULT);
 	}
+	if (rank->rank == 0) { /* two pages, of which the second may only be read */
+		CHECK(mprotect((char *)half + PAGE, PAGE, PROT_READ) == 0);
+		CHECK(smd_allreduce(rank->comm, good, half + 512, 1024, SMD_FLOAT32, SMD_SUM) ==
+			-EFAULT);
+		check_says("recv must be memory that this process can write, got ");
+	}
 	CHECK(smd_allreduce(rank->comm, constant, good, 1024, SMD_FLOAT32, SMD_SUM) == 0);
 	CHECK(smd_allreduce(rank->comm, bad - 1024, good, 1024, SMD_FLOAT32, SMD_SUM) == 0);
 	munmap(constant, BYTES);

@@ -108,6 +108,38 @@ static void what_was_in_vain_is_not_tried_when_a_server_returns(void **state)
 	pool_stop(&pool);
 }
 
+/* Where no other server is left, one that does not answer has half a second. One that does has the
+ * time that its lane takes, as another device that has to be opened first. */
+static void the_last_server_that_answers_has_its_time(void **state)
+{
+	const struct smd_server_config both[] = {
+		pairing_configure(1, true, NULL), pairing_configure(1, true, NULL)};
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
+	int32_t value = 7;
+	smd_context *context;
+	struct pool pool;
+	smd_comm *comm;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, both);
+	options.servers = pool.list;
+	capture_begin();
+	assert_int_equal(smd_context_create(&options, &context), 0);
+	assert_int_equal(smd_comm_create(context, "group", 1, 0, &comm), 0);
+	assert_int_equal(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
+	smd_carried_trials.time_out = ALL; /* so lanes go over TCP, after that: */
+	smd_carried_trials.time_out_ms = 1500;
+	pool_lose_first(context, 2);
+	assert_int_equal(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
+	assert_int_equal(value, 7);
+	assert_in_range(ALL - smd_carried_trials.time_out, 1, 4);
+	smd_comm_destroy(comm);
+	smd_context_destroy(context);
+	capture_end();
+	pool_stop(&pool);
+}
+
 #define TEST(test) cmocka_unit_test_setup(test, pairing_set_up)
 
 int main(void)
@@ -117,6 +149,7 @@ int main(void)
 		TEST(where_there_is_no_path_the_others_are_spared),
 		TEST(where_nothing_comes_from_two_servers_the_others_are_spared),
 		TEST(what_was_in_vain_is_not_tried_when_a_server_returns),
+		TEST(the_last_server_that_answers_has_its_time),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -18,7 +18,7 @@ import torch
 import torch.distributed as dist
 
 from summand import device
-from summand.ddp import BYTES, DTYPES, Communicator, Context, names
+from summand.ddp import BYTES, DTYPES, GLOO_DTYPES, Communicator, Context, names
 from summand.error import SummandError
 from summand.in_order import InOrder
 from summand.works import NAME, Copied, Work, Works
@@ -27,7 +27,6 @@ END_S = 30  # for what is in flight when a group is dropped
 OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.PRODUCT: "prod", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min",
        dist.ReduceOp.AVG: "avg"}
 BOOL_OPS = {"sum": "max", "max": "max", "prod": "min", "min": "min"}  # of its bytes, which are 0 or 1
-GLOO_DTYPES = DTYPES.keys() - {torch.bfloat16}  # what its collectives know
 OTHER_OPS = {dist.ReduceOp.BAND: "band", dist.ReduceOp.BOR: "bor", dist.ReduceOp.BXOR: "bxor",  # gloo's alone, and NCCL's
              dist.ReduceOp.PREMUL_SUM: "premul_sum"}
 
