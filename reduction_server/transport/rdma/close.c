@@ -188,9 +188,9 @@ static struct rdma_lane *lane_of_drain(struct rdma_drain *drain)
 }
 
 /* What becomes of the lane then is among that. */
-static bool making_end_with_loop(struct rdma_drain *drain)
+static void making_end_with_loop(struct rdma_drain *drain)
 {
-	return smd_rdma_loop_finish_maker(lane_of_drain(drain)->loop);
+	smd_rdma_loop_finish_maker(lane_of_drain(drain)->loop);
 }
 
 /* What can be the owner's goes back now, the rest when the maker is through: nobody waits for it.
@@ -330,7 +330,7 @@ static void drain_end_soon(struct rdma_lane *lane)
 }
 
 /* Nobody is left on the loop who would have to wait, and nobody would poll later. */
-static bool drain_end_with_loop(struct rdma_drain *drain)
+static void drain_end_with_loop(struct rdma_drain *drain)
 {
 	struct rdma_lane *lane = lane_of_drain(drain);
 
@@ -340,7 +340,6 @@ static bool drain_end_with_loop(struct rdma_drain *drain)
 		}
 	}
 	drain_end(lane);
-	return true;
 }
 
 static void drain_completed(struct rdma_pair *pair, const struct ibv_wc *completion)

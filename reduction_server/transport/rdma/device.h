@@ -65,10 +65,10 @@ struct rdma_endpoint {
 	void (*on_event)(struct rdma_endpoint *endpoint, const struct smd_verbs_event *event);
 };
 
-/* What is closed and still at work on the loop: end() is called before the loop is freed. False:
- * the maker's driver does not return, and it stays as it is. */
+/* What is closed and still at work on the loop: end() is called before the loop is freed, and takes
+ * it out of its list, unless the maker's driver does not return: then it stays as it is. */
 struct rdma_drain {
-	bool (*end)(struct rdma_drain *drain);
+	void (*end)(struct rdma_drain *drain);
 	LIST_ENTRY(rdma_drain) link;
 };
 
@@ -135,8 +135,8 @@ int smd_rdma_loop_open_channel(struct rdma_loop *loop, struct smd_error *error);
 void smd_rdma_loop_put(struct rdma_loop *loop);
 /* What makes its queue pairs (maker.h), from now on. 0 or -errno. */
 int smd_rdma_loop_open_maker(struct rdma_loop *loop);
-/* Waits until the maker is through with all that it has. False: its driver does not return. */
-bool smd_rdma_loop_finish_maker(struct rdma_loop *loop);
+/* Waits until the maker is through with all that it has, or its driver does not return. */
+void smd_rdma_loop_finish_maker(struct rdma_loop *loop);
 /* The loop is about to be freed: ends all of its drains. */
 void smd_rdma_loop_end(struct event_base *base);
 

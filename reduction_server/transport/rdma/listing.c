@@ -106,12 +106,12 @@ static void job_on_read(struct rdma_job *job)
 	smd_rdma_loop_put(loop);
 }
 
-static bool listing_end_with_loop(struct rdma_drain *drain)
+static void listing_end_with_loop(struct rdma_drain *drain)
 {
 	const struct rdma_listing *listing =
 		(struct rdma_listing *)((char *)drain - offsetof(struct rdma_listing, drain));
 
-	return smd_rdma_loop_finish_maker(listing->loop);
+	smd_rdma_loop_finish_maker(listing->loop);
 }
 
 static struct rdma_listing *listing_create(struct rdma_loop *loop)

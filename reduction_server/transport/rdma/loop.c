@@ -124,9 +124,9 @@ int smd_rdma_loop_open_maker(struct rdma_loop *loop)
 	return loop->maker ? 0 : smd_rdma_maker_create(loop->base, &loop->maker);
 }
 
-bool smd_rdma_loop_finish_maker(struct rdma_loop *loop)
+void smd_rdma_loop_finish_maker(struct rdma_loop *loop)
 {
-	return smd_rdma_maker_finish(loop->maker, loop->settings.connect_s * SMD_SECOND_NS) == 0;
+	smd_rdma_maker_finish(loop->maker, loop->settings.connect_s * SMD_SECOND_NS);
 }
 
 static void loop_unprepare(struct rdma_loop *loop)
@@ -143,12 +143,13 @@ static void loop_unprepare(struct rdma_loop *loop)
 	loop->prepared = false;
 }
 
+/* It counts as stuck until it has ended: afterwards it may be gone, also where the maker was given
+ * up, or among those that drain again. */
 static void loop_end_drain(struct rdma_loop *loop, struct rdma_drain *drain)
 {
-	if (!drain->end(drain)) {
-		LIST_REMOVE(drain, link);
-		LIST_INSERT_HEAD(&loop->stuck, drain, link);
-	}
+	LIST_REMOVE(drain, link);
+	LIST_INSERT_HEAD(&loop->stuck, drain, link);
+	drain->end(drain);
 }
 
 /* Who is stuck uses it, and nobody else: another loop may have the same address as its base had. */

@@ -195,20 +195,15 @@ static void maker_give_up(struct rdma_maker *maker, uint64_t patience_ns)
 	maker->given_up = true;
 }
 
-int smd_rdma_maker_finish(struct rdma_maker *maker, uint64_t patience_ns)
+void smd_rdma_maker_finish(struct rdma_maker *maker, uint64_t patience_ns)
 {
-	int ret = 0;
-
 	pthread_mutex_lock(&maker->lock);
-	while (ret == 0 && maker_has_jobs(maker)) {
-		if (maker_is_stuck(maker, patience_ns)) {
-			maker_give_up(maker, patience_ns);
-			ret = -ETIMEDOUT;
-		} else {
-			maker_wait(maker, patience_ns);
-		}
+	while (maker_has_jobs(maker) && !maker_is_stuck(maker, patience_ns)) {
+		maker_wait(maker, patience_ns);
+	}
+	if (maker_has_jobs(maker)) {
+		maker_give_up(maker, patience_ns);
 	}
 	pthread_mutex_unlock(&maker->lock);
 	maker_hand_back(maker);
-	return ret;
 }

@@ -34,9 +34,9 @@ void smd_rdma_maker_destroy(struct rdma_maker *maker);
 void smd_rdma_maker_give(struct rdma_maker *maker, struct rdma_job *job);
 /* When it has taken up the job that it is at; 0: none. Any thread. */
 uint64_t smd_rdma_maker_busy_since(const struct rdma_maker *maker);
-/* Waits for all that were given, and calls their done(). -ETIMEDOUT, with an error in the log: the
- * driver has not come back from one of them for so long. That one and those behind it are the
+/* Waits for all that were given, and calls their done(). Where the driver has not come back from
+ * one of them for so long, it says so in the log and returns: that one and those behind it are the
  * maker's still, with all that they use, for as long as the process lives. */
-int smd_rdma_maker_finish(struct rdma_maker *maker, uint64_t patience_ns);
+void smd_rdma_maker_finish(struct rdma_maker *maker, uint64_t patience_ns);
 
 #endif

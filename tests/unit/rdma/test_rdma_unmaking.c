@@ -3,6 +3,7 @@
  * waits for nothing, what is the owner's is the owner's again, and the loop's end takes all back.
  */
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 
 #include "tests/unit/allreduce/capture.h"
@@ -340,6 +341,53 @@ static void the_loops_end_does_not_wait_for_ever(void **state)
 	}
 }
 
+static unsigned drains_stuck(const struct rdma_loop *loop)
+{
+	const struct rdma_drain *drain;
+	unsigned n = 0;
+
+	LIST_FOREACH (drain, &loop->stuck, link) {
+		n++;
+	}
+	return n;
+}
+
+/* What the maker was through with before is handed back when it is given up, also the drain that
+ * was just asked to end: only the ports that are read, and the lane behind them, stay. */
+static void what_is_through_goes_though_the_maker_is_given_up(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct later first;
+	struct later third;
+	struct rdma_loop *loop;
+
+	forget_loop(link);
+	assert_int_equal(offer_one(&first, link, &error), 0);
+	RUN_UNTIL(link, first.offered);
+	later_make(link);
+	loop = later.loop;
+	slow_begin(SCRIPT_pair_destroy);
+	end_close(&first.end);
+	loop->ports_ns = 1; /* so they are read, */
+	slow_begin(SCRIPT_ports);
+	assert_int_equal(offer_one(&third, link, &error), 0);
+	end_close(&third.end);
+	end_close(&later.end); /* after both are destroyed */
+	slow_end(SCRIPT_pair_destroy);
+	while (!is_held(SCRIPT_ports)) { /* and nothing is handed back */
+		sched_yield();
+	}
+	loop->settings.connect_s = 0;
+	smd_transport_end_loop(link->base);
+	assert_int_equal(drains_stuck(loop), 2);
+	slow_end(SCRIPT_ports);
+	RUN_UNTIL(link, script.live == 0); /* the base is still there */
+	free(first.end.room);
+	free(later.end.room);
+	free(third.end.room);
+}
+
 #define STAGE(test) cmocka_unit_test_setup_teardown(test, stage_set_up, stage_tear_down)
 
 int main(void)
@@ -356,6 +404,7 @@ int main(void)
 		STAGE(the_loops_end_takes_all_back),
 		STAGE(the_loops_end_waits_for_ports_that_are_read),
 		STAGE(the_loops_end_does_not_wait_for_ever),
+		STAGE(what_is_through_goes_though_the_maker_is_given_up),
 	};
 
 	return cmocka_run_group_tests_name("rdma unmaking", tests, NULL, NULL);
