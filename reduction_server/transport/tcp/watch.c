@@ -17,23 +17,25 @@
 
 #define UNANSWERED_MIN 3   /* fewer may have got lost on the way */
 #define IDLE_MOST_S    10  /* as of every lane: a firewall forgets who says nothing for long */
+#define PROBES_MOST    127 /* that the kernel can be told to wait for an answer of */
 #define SAME_MOMENT_MS 100 /* moments that two polls compute differ by less */
 
 void smd_tcp_watch_begin(struct tcp_watch *watch, int fd, unsigned patience_ms)
 {
 	const int never = 0;
-	const int many = 30;
+	const int many = PROBES_MOST;
 	const int seldom = (int)patience_ms / 2;
 	const int half_s = patience_ms < 4000 ? 1 : (int)patience_ms / 2000;
 	const int idle_s = half_s < IDLE_MOST_S ? half_s : IDLE_MOST_S;
-	const int probe_s = patience_ms < 12000 ? 1 : (int)patience_ms / 6000;
+	const int probe_s = (int)patience_ms / 1000 / PROBES_MOST + 1;
 
 	watch->wanted = true;
 	watch->patience_ms = patience_ms;
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &never, sizeof(never));
 	/* A kernel without it needs minutes, where the other end has read nothing for minutes. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_RTO_MAX_MS, &seldom, sizeof(seldom));
-	/* Where nothing is queued: three probes by then, and the kernel does not judge by them. */
+	/* Where nothing is queued: as often as the kernel can ask without judging before we do. Who
+	 * has answered is asked again when the longer of both times is over. */
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &probe_s, sizeof(probe_s));
 	(void)setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &many, sizeof(many));

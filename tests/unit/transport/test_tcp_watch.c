@@ -114,19 +114,41 @@ static void who_reads_nothing_for_long_is_there(void **state)
 	parcels_free(parcels, FRAMES);
 }
 
-/* However patient it is: firewalls on the way forget connections over which nothing comes. */
+static int option_of(const struct end *end, int name)
+{
+	int value = 0;
+	socklen_t size = sizeof(value);
+
+	assert_int_equal(getsockopt(tcp_of(end)->fd, IPPROTO_TCP, name, &value, &size), 0);
+	return value;
+}
+
+/* However patient it is: firewalls on the way forget connections over which nothing comes. Who has
+ * answered a probe is asked again when the longer of both times is over. */
 static void who_is_patient_asks_all_the_same(void **state)
 {
 	enum { HOUR_MS = 3600000 };
 	struct link *link = *state;
-	int idle_s = 0;
-	socklen_t size = sizeof(idle_s);
 
 	link_open(link);
 	smd_lane_keepalive_only(link->near.lane, HOUR_MS);
-	assert_int_equal(
-		getsockopt(tcp_of(&link->near)->fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, &size), 0);
-	assert_in_range(idle_s, 1, 10);
+	assert_in_range(option_of(&link->near, TCP_KEEPIDLE), 1, 10);
+	assert_in_range(option_of(&link->near, TCP_KEEPINTVL), 1, 30);
+}
+
+/* It ends a lane after so many probes, and its owner has done so before. */
+static void the_kernel_is_more_patient(void **state)
+{
+	static const unsigned patience_s[] = {1, 20, 126, 127, 3600, 86400};
+	struct link *link = *state;
+
+	link_open(link);
+	for (size_t i = 0; i < sizeof(patience_s) / sizeof(patience_s[0]); i++) {
+		smd_lane_keepalive_only(link->near.lane, patience_s[i] * 1000);
+		assert_true(option_of(&link->near, TCP_KEEPINTVL) *
+				    option_of(&link->near, TCP_KEEPCNT) >
+			    (int)patience_s[i]);
+	}
 }
 
 /* A lane that was told keeps to it on its next loop. */
@@ -214,6 +236,7 @@ int main(void)
 		WATCH_TEST(a_machine_that_goes_while_it_reads_nothing_is_noticed),
 		WATCH_TEST(who_reads_nothing_for_long_is_there),
 		WATCH_TEST(who_is_patient_asks_all_the_same),
+		WATCH_TEST(the_kernel_is_more_patient),
 		WATCH_TEST(the_watch_goes_along_to_another_loop),
 	};
 
