@@ -260,6 +260,35 @@ static void lane_know_other(struct rdma_lane *lane, const struct smd_rdma_offer 
 	path->mtu = theirs->mtu < path->port.mtu ? (enum ibv_mtu)theirs->mtu : path->port.mtu;
 }
 
+/* A driver that is late tells of its card, which has much to do, and not of the fabric, which
+ * nothing has crossed yet: who hears of silence spares other lanes their tries. */
+static int make_error(int ret)
+{
+	return ret == -ETIMEDOUT ? -EAGAIN : ret;
+}
+
+/* Its queue pair, or that is begun. */
+static int lane_make_half(struct rdma_lane *lane, const struct smd_lane *carrier,
+	const struct smd_rdma_offer *other, uint16_t kinds, struct smd_error *error)
+{
+	const struct smd_verbs_port *port = &lane->path.port;
+	int ret = lane_choose_port(lane, carrier, other, kinds, error);
+
+	if (ret == 0) {
+		ret = lane_draw_first_packet(lane, error);
+	}
+	if (ret == 0) {
+		ret = lane_begin_patience(lane, error);
+	}
+	if (ret == 0) {
+		ret = lane->later
+			      ? smd_rdma_lane_make_pair_later(
+					lane, port->device, port->number, lane_on_offered, error)
+			      : smd_rdma_lane_make_pair(lane, port->device, port->number, error);
+	}
+	return make_error(ret);
+}
+
 static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
 	const struct smd_offer *other, uint16_t kinds, struct smd_offer *own,
 	struct smd_error *error)
@@ -272,23 +301,12 @@ static int lane_offer(struct rdma_lane *lane, const struct smd_lane *carrier,
 		ret = smd_rdma_offer_decode(other->bytes, other->length, &theirs, error);
 	}
 	if (ret == 0) {
-		ret = lane_choose_port(lane, carrier, other ? &theirs : NULL, kinds, error);
+		ret = lane_make_half(lane, carrier, other ? &theirs : NULL, kinds, error);
 	}
-	if (ret == 0) {
-		ret = lane_draw_first_packet(lane, error);
-	}
-	if (ret == 0) {
-		ret = lane_begin_patience(lane, error);
-	}
-	if (ret) {
+	if (ret || lane->later) {
 		return ret;
 	}
-	if (lane->later) {
-		return smd_rdma_lane_make_pair_later(lane, lane->path.port.device,
-			lane->path.port.number, lane_on_offered, error);
-	}
-	ret = smd_rdma_lane_make_pair(lane, lane->path.port.device, lane->path.port.number, error);
-	if (ret == 0 && other) { /* its trial comes as soon as it has heard the answer */
+	if (other) { /* its trial comes as soon as it has heard the answer */
 		lane_know_other(lane, &theirs);
 		ret = smd_rdma_lane_join_pair(lane, error);
 	}

@@ -418,6 +418,34 @@ static void a_path_that_is_not_there_is_silence(void **state)
 	}
 }
 
+/* It says nothing of the fabric, by which other lanes would be spared theirs: the card has much to
+ * do, and may be asked once more. */
+static void a_driver_that_is_late_is_no_silence(void **state)
+{
+	static const enum script_call_name names[] = {SCRIPT_ports, SCRIPT_device_open,
+		SCRIPT_query, SCRIPT_domain_create, SCRIPT_queue_create, SCRIPT_region_create,
+		SCRIPT_pair_create, SCRIPT_pair_init};
+	struct link *link = *state;
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		struct script_call *call = &script.calls[names[i]];
+		struct smd_error error = {""};
+		struct halves halves;
+
+		forget_loop(link); /* so that all is asked for */
+		halves_begin(&halves, link);
+		call->fail_at = call->count + 1;
+		call->err = -ETIMEDOUT;
+		call->always = true;
+		assert_int_equal(half_offer(&halves.second, link, NULL, &error), -EAGAIN);
+		assert_non_null(strstr(error.text, strerror(ETIMEDOUT)));
+		call->fail_at = 0;
+		call->always = false;
+		assert_int_equal(half_offer(&halves.second, link, NULL, &error), 0);
+		halves_close(&halves);
+	}
+}
+
 /* A host without the connection manager's module has such lanes all the same. */
 static void no_connection_manager_is_needed(void **state)
 {
@@ -467,6 +495,7 @@ int main(void)
 		STAGE(who_answers_is_ready_before_its_offer_is_said),
 		STAGE(every_call_may_fail),
 		STAGE(a_path_that_is_not_there_is_silence),
+		STAGE(a_driver_that_is_late_is_no_silence),
 		STAGE(no_connection_manager_is_needed),
 		STAGE(loopback_is_not_carried),
 	};
