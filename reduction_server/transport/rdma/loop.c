@@ -152,7 +152,9 @@ static void loop_end_drain(struct rdma_loop *loop, struct rdma_drain *drain)
 	drain->end(drain);
 }
 
-/* Who is stuck uses it, and nobody else: another loop may have the same address as its base had. */
+/* Who is stuck uses it, and nobody else: another loop may have the same address as its base had.
+ * What was prepared stays with it, as the driver that would have to take it back does not return.
+ */
 static void loop_leave(struct rdma_loop *loop)
 {
 	pthread_mutex_lock(&loops_lock);
@@ -172,8 +174,9 @@ void smd_rdma_loop_end(struct event_base *base)
 	while (!LIST_EMPTY(&loop->drains)) {
 		loop_end_drain(loop, LIST_FIRST(&loop->drains));
 	}
-	loop_unprepare(loop);
-	if (!LIST_EMPTY(&loop->stuck)) {
+	if (LIST_EMPTY(&loop->stuck)) {
+		loop_unprepare(loop);
+	} else {
 		loop_leave(loop);
 	}
 	smd_rdma_loop_put(loop);

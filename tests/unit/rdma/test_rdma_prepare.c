@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/unit/allreduce/capture.h"
-#include "tests/unit/rdma/halves.h"
+#include "tests/unit/rdma/later.h"
 
 #define PIECES 3
 #define BYTES  ((size_t)PIECES * SMD_RDMA_MEMORY_PIECE)
@@ -230,6 +230,40 @@ static void the_loops_end_ends_it(void **state)
 	assert_int_equal(script.live, 0);
 }
 
+/* As the process's end would. */
+static void end_what_is_left(struct rdma_loop *loop)
+{
+	while (!LIST_EMPTY(&loop->devices)) {
+		smd_rdma_device_unprepare(LIST_FIRST(&loop->devices));
+	}
+	smd_rdma_loop_put(loop);
+}
+
+/* Nor is it asked to take back memory, on the loop's own thread, once it is known not to return:
+ * also of a card that has no lanes. */
+static void a_driver_that_does_not_return_holds_up_no_end(void **state)
+{
+	const struct script_call *destroy = &script.calls[SCRIPT_region_destroy];
+	struct link *link = *state;
+
+	two_cards();
+	prepare(link, "10.0.0.1:7+10.0.0.2:7");
+	later_make(link);
+	assert_int_equal(script.regions, 2 * PIECES + 1);
+	slow_begin(SCRIPT_pair_destroy);
+	end_close(&later.end);
+	RUN_UNTIL(link, is_held(SCRIPT_pair_destroy));
+	later.loop->settings.connect_s = 0;
+	smd_transport_end_loop(link->base);
+	assert_int_equal(destroy->count, 0);
+	assert_int_equal(script.regions, 2 * PIECES + 1);
+	slow_end(SCRIPT_pair_destroy);
+	RUN_UNTIL(link, LIST_EMPTY(&later.loop->stuck)); /* the base is still there */
+	end_what_is_left(later.loop);
+	assert_int_equal(script.live, 0);
+	free(later.end.room);
+}
+
 static void a_device_that_is_removed_is_let_go(void **state)
 {
 	struct link *link = *state;
@@ -395,6 +429,7 @@ int main(void)
 		STAGE(further_queues_stay_until_the_loop_ends),
 		STAGE(a_queue_too_short_for_a_lane_is_not_kept),
 		STAGE(the_loops_end_ends_it),
+		STAGE(a_driver_that_does_not_return_holds_up_no_end),
 		STAGE(a_device_that_is_removed_is_let_go),
 		STAGE(a_device_with_lanes_goes_with_the_last),
 		STAGE(a_queue_that_failed_is_not_given_to_others),
