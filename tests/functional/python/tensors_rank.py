@@ -214,6 +214,30 @@ def into_memory_of_inference(rank):
     assert [each.tolist() for each in got] == [[float(r)] * 2 for r in range(len(got))], got
 
 
+def from_memory_that_is_received_into(rank, size):
+    """An input may lie where its output does, in another way."""
+    def every(values):
+        return [values + 10 * r for r in range(size)]
+
+    numbers, square = torch.arange(6.) + 10 * rank, torch.arange(4.).view(2, 2) + 10 * rank
+    turning = torch.complex(torch.arange(2.), torch.arange(2.) + 10 * rank)
+    cases = {"every second": (numbers[:3], numbers[::2], every(torch.arange(0., 6., 2))),
+             "transposed": (square.t(), square, every(torch.arange(4.).view(2, 2))),
+             "negated": (turning.imag, turning.conj().imag, [-values for values in every(torch.arange(2.))])}
+    for kind, (own, given, values) in cases.items():
+        got = [torch.zeros_like(own) for _ in range(size)]
+        got[rank] = own
+        dist.all_gather(got, given)
+        for r in range(size):
+            same(f"all_gather of what is {kind}, of rank {r}", got[r], values[r])
+    moved = torch.arange(4.) + 10 * rank
+    got = [torch.zeros(3) for _ in range(size)]
+    got[rank] = moved[1:]
+    dist.all_gather(got, moved[:3])
+    for r in range(size):
+        same(f"all_gather to the next place, of rank {r}", got[r], every(torch.arange(3.))[r])
+
+
 def whole(dtype):
     return torch.ones(512, 512, dtype=dtype)
 
@@ -280,6 +304,7 @@ def main():
     in_other_orders(rank, size)
     of_every_type(rank, size)
     into_memory_of_inference(rank)
+    from_memory_that_is_received_into(rank, size)
     of_works_that_nobody_has(size)
     works_that_are_asked_after_they_were_let_go(size)
     dist.barrier()

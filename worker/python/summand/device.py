@@ -59,12 +59,31 @@ def copy(pairs):
     with torch.inference_mode():
         for tensor, source in pairs:
             if not _is_there(tensor, source):
-                tensor.copy_(source)
+                tensor.copy_(source.clone() if _may_overlap(tensor, source) else source)
 
 
 def _is_there(tensor, source):
-    """Whether they are the same memory, as a tensor and what is detached from it."""
-    return source is tensor or (tensor.layout == torch.strided and tensor.data_ptr() == source.data_ptr())
+    """Whether they read the same memory in the same way, as a tensor and what is detached from it."""
+    return source is tensor or (tensor.layout == torch.strided and tensor.data_ptr() == source.data_ptr()
+                                and _way_of_reading(tensor) == _way_of_reading(source))
+
+
+def _way_of_reading(tensor):
+    return tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.is_conj(), tensor.is_neg()
+
+
+def _may_overlap(tensor, source):
+    """As an input that is elsewhere in the memory of its own output."""
+    if tensor.layout != torch.strided:
+        return False
+    (begin, end), (source_begin, source_end) = _bounds(tensor), _bounds(source)
+    return begin < source_end and source_begin < end
+
+
+def _bounds(tensor):
+    begin = tensor.data_ptr()
+    last = sum((count - 1) * stride for count, stride in zip(tensor.shape, tensor.stride()))
+    return begin, begin + (last + 1) * tensor.element_size()
 
 
 def copy_back(pairs):
