@@ -283,6 +283,17 @@ def of_works_that_nobody_has(size):
             same(kind, work.get_future().wait()[0], expected)
 
 
+def of_small_works_that_were_waited_for():
+    """As many are kept as of those that nobody waits for, whoever does them."""
+    kept, summand.works.KEPT = summand.works.KEPT, 20
+    for make, op in (lambda: torch.ones(4), dist.ReduceOp.SUM), (lambda: torch.ones(4, 2, dtype=torch.int32).t(), dist.ReduceOp.BOR):
+        for _ in range(5 * summand.works.KEPT):
+            dist.all_reduce(make(), op)
+        left = len(dist.group.WORLD._works.kept)
+        assert left <= 2 * summand.works.KEPT, (op, left)
+    summand.works.KEPT = kept
+
+
 def works_that_are_asked_after_they_were_let_go(size):
     """As torch's C++ may, which has works that nobody in Python has."""
     tensor = torch.ones(3)
@@ -306,6 +317,7 @@ def main():
     into_memory_of_inference(rank)
     from_memory_that_is_received_into(rank, size)
     of_works_that_nobody_has(size)
+    of_small_works_that_were_waited_for()
     works_that_are_asked_after_they_were_let_go(size)
     dist.barrier()
     print(json.dumps({"rank": rank}), flush=True)

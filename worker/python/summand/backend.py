@@ -342,8 +342,8 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
 
     def _copied_back(self, gloo, tensors, pairs):
         """What gloo has begun."""
-        work = Copied(gloo, pairs, self._started.put_beside, device.future(tensors), [tensor for tensor, _ in pairs] or tensors,
-                      self._works.kept, self._limit)
+        work = Copied(gloo, pairs, self._started.put_beside, self._works.ended, device.future(tensors),
+                      [tensor for tensor, _ in pairs] or tensors, self._works.kept, self._limit)
         self._works.unclaimed(work)
         return self._begun(work)
 

@@ -143,9 +143,9 @@ class Copied(Work):
     back, on the own thread. Whose future is asked for, or who is waited for with a limit, is finished by another one, `beside`:
     messages have no order that they end in, and one that never comes must keep no thread that nobody has asked for."""
 
-    def __init__(self, gloo, pairs, beside, *arguments):
+    def __init__(self, gloo, pairs, beside, ended, *arguments):
         super().__init__(*arguments)
-        self._gloo, self._pairs, self._beside = gloo, pairs, beside
+        self._gloo, self._pairs, self._beside, self._ended = gloo, pairs, beside, ended
         self._source = None
         self._claimed = False  # by a thread, which finishes it
 
@@ -183,6 +183,7 @@ class Copied(Work):
                 rest = self.finished()
             except Exception as error:
                 rest = self.finished(error)
+            self._ended(self)
             if rest:
                 rest()
         return super().wait(timeout)
@@ -274,6 +275,11 @@ class Works:
             rest = work.finished()
         except Exception as error:  # whoever waits has it raised
             rest = work.finished(error)
+        self.ended(work)
+        return rest
+
+    def ended(self, work):
+        """It keeps its tensors from now on as those that are done do."""
         self._done.append(weakref.ref(work))
         while len(self._done) > KEPT:
             oldest = self._done.popleft()()
@@ -281,4 +287,3 @@ class Works:
                 oldest.release()
         if not work.is_small():
             self._done_large.add(work)
-        return rest
