@@ -238,6 +238,18 @@ def from_memory_that_is_received_into(rank, size):
         same(f"all_gather to the next place, of rank {r}", got[r], every(torch.arange(3.))[r])
 
 
+def into_what_is_sent(rank, size):
+    """The result is what stays in a tensor that is an operation's input and output, and is copied as both."""
+    parts = [every_second(of_rank(r)) for r in range(size)]
+    got = parts[0] if rank == ROOT else torch.zeros(SHAPE)
+    dist.scatter(got, parts if rank == ROOT else None, src=ROOT)
+    same("scatter into a part", got, of_rank(rank))
+    parts = [every_second(of_rank(rank)) for _ in range(size)]
+    dist.gather(parts[0], parts if rank == ROOT else None, dst=ROOT)
+    for r in range(size if rank == ROOT else 0):
+        same(f"gather of a part, of rank {r}", parts[r], of_rank(r))
+
+
 def whole(dtype):
     return torch.ones(512, 512, dtype=dtype)
 
@@ -316,6 +328,7 @@ def main():
     of_every_type(rank, size)
     into_memory_of_inference(rank)
     from_memory_that_is_received_into(rank, size)
+    into_what_is_sent(rank, size)
     of_works_that_nobody_has(size)
     of_small_works_that_were_waited_for()
     works_that_are_asked_after_they_were_let_go(size)

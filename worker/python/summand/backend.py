@@ -27,6 +27,7 @@ END_S = 30  # for what is in flight when a group is dropped
 OPS = {dist.ReduceOp.SUM: "sum", dist.ReduceOp.PRODUCT: "prod", dist.ReduceOp.MAX: "max", dist.ReduceOp.MIN: "min",
        dist.ReduceOp.AVG: "avg"}
 BOOL_OPS = {"sum": "max", "max": "max", "prod": "min", "min": "min"}  # of its bytes, which are 0 or 1
+ALL, NONE, FIRST, BUT_FIRST = slice(None), slice(0), slice(1), slice(1, None)  # of an operation's tensors: which it changes
 OTHER_OPS = {dist.ReduceOp.BAND: "band", dist.ReduceOp.BOR: "bor", dist.ReduceOp.BXOR: "bxor",  # gloo's alone, and NCCL's
              dist.ReduceOp.PREMUL_SUM: "premul_sum"}
 
@@ -166,13 +167,13 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         op = opts.reduceOp if opts else dist.ReduceOp.SUM
         if not self._is_ours("all_reduce", tensors, op):
             return self._copied(lambda *ours: self._gloo.allreduce(list(ours), opts if opts else dist.AllreduceOptions()),
-                                tensors, tensors, _on_host_without_bool)
+                                tensors, ALL, _on_host_without_bool)
         return self._start(tensors, lambda each: self._communicator.all_reduce_start(_moved(each), _op_on(each, op)))
 
     def allreduce_coalesced(self, tensors, opts=None):
         op = opts.reduceOp if opts else dist.ReduceOp.SUM
         if not self._is_ours("all_reduce_coalesced", tensors, op):
-            return self._copied(lambda *ours: self._gloo.allreduce_coalesced(list(ours), opts), tensors, tensors,
+            return self._copied(lambda *ours: self._gloo.allreduce_coalesced(list(ours), opts), tensors, ALL,
                                 _on_host_without_bool)
         return self._start(tensors, lambda each: self._communicator.all_reduce_start(_moved(each), _op_on(each, op)))
 
@@ -180,7 +181,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         op = opts.reduceOp
         if not self._is_ours("reduce", tensors, op):
             return self._copied(lambda *ours: self._gloo.reduce(list(ours), opts), tensors,
-                                tensors if self.rank() == opts.rootRank else [], _on_host_without_bool)
+                                ALL if self.rank() == opts.rootRank else NONE, _on_host_without_bool)
         return self._start(tensors, lambda each: self._communicator.reduce_start(_moved(each), opts.rootRank, _op_on(each, op)),
                            changes=self.rank() == opts.rootRank)
 
@@ -257,15 +258,15 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
     def gather(self, outputs, inputs, opts):
         parts = outputs[0] if outputs else []
         return self._copied(lambda *ours: self._gloo.gather([ours[1:]] if parts else [], [ours[0]], opts),
-                            [inputs[0], *parts], parts, known=GLOO_DTYPES)
+                            [inputs[0], *parts], BUT_FIRST, known=GLOO_DTYPES)
 
     def scatter(self, outputs, inputs, opts):
         parts = inputs[0] if inputs else []
         return self._copied(lambda *ours: self._gloo.scatter([ours[0]], [ours[1:]] if parts else [], opts),
-                            [outputs[0], *parts], outputs, known=GLOO_DTYPES)
+                            [outputs[0], *parts], FIRST, known=GLOO_DTYPES)
 
     def all_to_all_single(self, output, whole, *rest):
-        return self._copied(lambda *ours: self._gloo.alltoall_base(*ours, *rest), [output, whole], [output], known=GLOO_DTYPES)
+        return self._copied(lambda *ours: self._gloo.alltoall_base(*ours, *rest), [output, whole], FIRST, known=GLOO_DTYPES)
 
     def alltoall(self, outputs, inputs, *rest):
         """As one tensor, since gloo knows no other."""
@@ -278,13 +279,13 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
                                  outputs, pairs)
 
     def send(self, tensors, to, tag):
-        return self._copied(lambda *ours: self._gloo.send(list(ours), to, tag), tensors, [])
+        return self._copied(lambda *ours: self._gloo.send(list(ours), to, tag), tensors, NONE)
 
     def recv(self, tensors, source, tag):
-        return self._copied(lambda *ours: self._gloo.recv(list(ours), source, tag), tensors, tensors)
+        return self._copied(lambda *ours: self._gloo.recv(list(ours), source, tag), tensors, ALL)
 
     def recv_anysource(self, tensors, tag):
-        return self._copied(lambda *ours: self._gloo.recv_anysource(list(ours), tag), tensors, tensors)
+        return self._copied(lambda *ours: self._gloo.recv_anysource(list(ours), tag), tensors, ALL)
 
     def start_coalescing(self, _device=None):
         """It may be that no end follows: torch says none where the program raises before."""
@@ -330,15 +331,14 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
 
     def _copied(self, start, tensors, changes, copy=_on_host, known=None):
         """An operation of gloo's, on copies where it does not know the device, or how the tensor is in its memory; and on bytes if
-        there are types that it knows alone."""
+        there are types that it knows alone. `changes` is a place among them, as one tensor may be there twice."""
         self._check_devices(tensors)
         copies = [copy(tensor) for tensor in tensors]
         given = [_moved(each, known) for each in copies] if known else copies
         # Gloo's own work can be waited for once: where it is one of several that are coalesced, it is, with these.
         if self._coalesced is None and all(ours is tensor for ours, tensor in zip(given, tensors)):
             return self._begun(start(*tensors))
-        changed = {id(tensor) for tensor in changes}
-        return self._copied_back(start(*given), tensors, [pair for pair in zip(tensors, copies) if id(pair[0]) in changed])
+        return self._copied_back(start(*given), tensors, list(zip(tensors, copies))[changes])
 
     def _copied_back(self, gloo, tensors, pairs):
         """What gloo has begun."""
