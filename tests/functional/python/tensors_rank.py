@@ -295,6 +295,52 @@ def of_works_that_nobody_has(size):
             same(kind, work.get_future().wait()[0], expected)
 
 
+class Mark:
+    """Is there as long as the graph that it is put into."""
+
+
+class Marked(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, values, mark):
+        ctx.mark = mark
+        return values.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient, None
+
+
+def comes_about(condition):
+    """Soon, as threads let go of what they have finished."""
+    limit = time.monotonic() + 30
+    while not condition():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.001)
+    return True
+
+
+def of_losses(rank, size):
+    """An operation on one keeps its graph no longer than it takes, waited for or not."""
+    def gather(loss):
+        return dist.gather(loss, [torch.zeros(2) for _ in range(size)] if rank == ROOT else None, dst=ROOT, async_op=True)
+
+    def send(loss):
+        work = dist.isend(loss, (rank + 1) % size)
+        dist.recv(torch.zeros(2), (rank - 1) % size)
+        return work
+
+    for start in lambda loss: dist.all_reduce(loss, async_op=True), gather, send:
+        for is_waited_for in True, False:
+            mark = Mark()
+            loss, graph = Marked.apply(torch.ones(2, requires_grad=True), mark), weakref.ref(mark)
+            work = start(loss)
+            if is_waited_for:
+                work.wait()
+            del mark, loss, work
+            assert comes_about(lambda: graph() is None), (start, is_waited_for)
+
+
 def of_small_works_that_were_waited_for():
     """As many are kept as of those that nobody waits for, whoever does them."""
     kept, summand.works.KEPT = summand.works.KEPT, 20
@@ -330,6 +376,7 @@ def main():
     from_memory_that_is_received_into(rank, size)
     into_what_is_sent(rank, size)
     of_works_that_nobody_has(size)
+    of_losses(rank, size)
     of_small_works_that_were_waited_for()
     works_that_are_asked_after_they_were_let_go(size)
     dist.barrier()

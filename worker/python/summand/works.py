@@ -24,6 +24,11 @@ SMALL_BYTES = 4096
 LATE_S = 10  # a server names a rank that it has waited for so long (SMD_LATE_MOST_S)
 
 
+def _without_graph(tensor):
+    """The memory of what autograd has computed, whose graph would be kept with it."""
+    return tensor if not tensor.requires_grad or tensor.is_leaf else tensor.detach()
+
+
 class Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
     """An operation that was started; its future has the tensors.
 
@@ -35,7 +40,8 @@ class Work(dist._Work if hasattr(dist, "_Work") else dist.Work):
     def __init__(self, future, tensors, kept, limit, communicator=None):
         """communicator: whose servers know who is late; None: it is an operation of gloo's."""
         super().__init__()
-        self._future, self._tensors, self._kept, self._limit = future, tensors, kept, limit
+        self._future, self._kept, self._limit = future, kept, limit
+        self._tensors = [_without_graph(each) for each in tensors]
         self._communicator = communicator
         self._over = threading.Event()
         self._lock = threading.Lock()
