@@ -133,6 +133,9 @@ class DeviceTensor:
         assert tuple(shape) == tuple(self.shape)
         return self
 
+    def as_strided(self, shape, strides):
+        return self._like.as_strided(shape, strides)
+
     def to(self, dtype):
         return DeviceTensor(self.cpu().to(dtype))
 

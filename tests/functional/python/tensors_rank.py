@@ -146,6 +146,21 @@ def gradients_are_those_of_gloo(rank, gloo):
     assert torch.equal(ours, reference), (ours, reference)
 
 
+def what_was_saved_is_known_to_be_overwritten(size):
+    """A backward pass that needs what was in the place of any rank's part before is refused."""
+    for order in torch.clone, every_second:
+        for r in range(size):
+            weight, got = torch.ones(SHAPE, requires_grad=True), [order(torch.zeros(SHAPE)) for _ in range(size)]
+            loss = (weight * got[r]).sum()
+            dist.all_gather(got, torch.ones(SHAPE))
+            try:
+                loss.backward()
+            except RuntimeError as error:
+                assert "modified by an inplace operation" in str(error), error
+            else:
+                raise AssertionError(f"the part of rank {r}, {order.__name__}, was overwritten and used")
+
+
 def into_parameters(rank, size):
     """They are received into, and stay what they are: leaves that require gradients."""
     def place(shape):
@@ -369,6 +384,7 @@ def main():
     gloo = dist.new_group(backend="gloo")
     gradients_are_those_of_gloo(rank, gloo)
     of_what_requires_gradients(rank, size)
+    what_was_saved_is_known_to_be_overwritten(size)
     into_parameters(rank, size)
     in_other_orders(rank, size)
     of_every_type(rank, size)

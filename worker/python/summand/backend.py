@@ -232,6 +232,7 @@ class SummandProcessGroup(_OlderNames, dist.ProcessGroup):
         own = [parts[self.rank()] for parts in outputs]
         device.copy([(place, _bare(part).reshape(place.shape)) for place, part in zip(own, inputs)])
         flat = [part for parts in outputs for part in parts]
+        device.begin_to_write(flat)
         roots = iter(list(range(self.size())) * len(outputs))
         return self._start(flat, lambda each: self._communicator.broadcast_start(_moved(each), next(roots)), result=outputs[0])
 

@@ -86,6 +86,14 @@ def _bounds(tensor):
     return begin, begin + (last + 1) * tensor.element_size()
 
 
+def begin_to_write(tensors):
+    """Lets autograd know, which then refuses a backward pass that would need what was there before. What libsummand writes, torch
+    does not see."""
+    with torch.inference_mode():
+        for tensor in tensors:
+            tensor.as_strided((0,), (1,)).zero_()
+
+
 def copy_back(pairs):
     """The same beside all streams: done on return. On any thread."""
     with beside([tensor for tensor, _ in pairs]):
