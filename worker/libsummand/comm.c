@@ -8,7 +8,6 @@
 
 #include "reduction_server/base/dtype.h"
 #include "worker/libsummand/epoch.h"
-#include "worker/libsummand/host_memory.h"
 #include "worker/libsummand/object.h"
 
 void smd_comm_advance(struct smd_comm *comm)
@@ -43,18 +42,6 @@ void smd_comm_fault_device(struct smd_comm *comm, int err, const struct smd_erro
 	snprintf(text, sizeof(text), "group %s: rank %u (%s) cannot use its device memory: %.200s",
 		comm->group, comm->rank, comm->context->config.replica, error->text);
 	smd_comm_fault(comm, err, text);
-}
-
-void smd_comm_fault_buffer(struct smd_comm *comm, uint64_t sequence)
-{
-	char text[SMD_ERROR_TEXT_MAX];
-
-	snprintf(text, sizeof(text),
-		"group %s: rank %u (%s) " SMD_HOST_MEMORY_REFUSED
-		": Bad address, in operation %llu",
-		comm->group, comm->rank, comm->context->config.replica,
-		(unsigned long long)sequence);
-	smd_comm_fault(comm, -EFAULT, text);
 }
 
 /* ---- on callers' threads ---- */

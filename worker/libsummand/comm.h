@@ -204,7 +204,4 @@ void smd_comm_fault(struct smd_comm *comm, int err, const char *text);
 /* The same, of this rank's device memory. */
 void smd_comm_fault_device(struct smd_comm *comm, int err, const struct smd_error *error);
 
-/* The same, of a buffer that was passed for the operation of that number (host_memory.h). */
-void smd_comm_fault_buffer(struct smd_comm *comm, uint64_t sequence);
-
 #endif

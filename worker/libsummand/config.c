@@ -238,7 +238,7 @@ static int read_zero_blocks(struct smd_config *config, struct smd_error *error)
 	if (config->zeros_skipped && !smd_peek_works()) {
 		smd_log(config->zeros_asked ? SMD_LOG_WARN : SMD_LOG_INFO, "libsummand",
 			"blocks of zeros that this process sends cross like others: "
-			"process_vm_readv() and mincore() must be allowed");
+			"process_vm_readv() and msync() must be allowed");
 	}
 	return 0;
 }

@@ -361,6 +361,7 @@ static int context_create(const struct smd_context_options *options, enum smd_en
 	smd_staging_create(&context->staging, devices, &context->progress, &context->deal,
 		&context->remotes, &context->registrations, context->config.staging_bytes);
 	context->segment_bytes = SMD_SEGMENT_BYTES;
+	smd_known_memory_create(&context->known);
 	smd_undos_create(&context->undos, &context->deal, context->config.undo_bytes);
 	ret = context_wait_ready(context, &error);
 	if (ret) {
@@ -484,6 +485,7 @@ void smd_context_destroy(smd_context *context)
 	smd_staging_destroy(&context->staging);
 	smd_registrations_destroy(&context->registrations);
 	smd_undos_destroy(&context->undos);
+	smd_known_memory_destroy(&context->known);
 	smd_deal_destroy(&context->deal);
 	free(context->shards);
 	smd_progress_destroy(&context->progress);

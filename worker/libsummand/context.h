@@ -14,6 +14,7 @@
 
 #include "worker/libsummand/config.h"
 #include "worker/libsummand/deal.h"
+#include "worker/libsummand/known_memory.h"
 #include "worker/libsummand/progress.h"
 #include "worker/libsummand/registration.h"
 #include "worker/libsummand/remote.h"
@@ -70,6 +71,7 @@ struct smd_context {
 	struct smd_staging staging;
 	struct smd_undos undos;
 	struct smd_registrations registrations;
+	struct smd_known_memory known;             /* buffers that callers have passed */
 	uint64_t generation;                       /* operations begun */
 	struct smd_receiver *comms[SMD_COMMS_MAX]; /* by SMD_COMM_INDEX(number) */
 	uint32_t uses[SMD_COMMS_MAX]; /* under the lock: how often an index was used; odd: it is in

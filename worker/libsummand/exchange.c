@@ -191,9 +191,6 @@ static void piece_sum(struct smd_exchange_piece *piece)
 	size_t offset = piece->first * operation->element_bytes;
 	const void *inputs[SMD_MESH_RANKS_MAX];
 
-	if (!smd_operation_may_use_memory(operation, offset, piece->bytes, true)) {
-		return;
-	}
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		inputs[r] = r == comm->rank ? operation->send + offset : piece->inputs[r]->bytes;
 	}
@@ -382,7 +379,6 @@ static int take_result(struct smd_mesh_peer *peer, const struct smd_frame *frame
 	struct smd_exchanges *exchanges = smd_exchanges_of(peer);
 	struct smd_exchange_piece *piece =
 		smd_exchange_find(exchanges, frame->operation, frame->offset);
-	size_t offset;
 	int ret = check_frame(peer, frame, peer->rank, error);
 
 	if (ret) {
@@ -394,13 +390,9 @@ static int take_result(struct smd_mesh_peer *peer, const struct smd_frame *frame
 			"RESULT: must be of an operation that has been begun so, got %llu",
 			(unsigned long long)frame->operation);
 	}
-	offset = piece->first * piece->operation->element_bytes;
-	if (!smd_operation_may_use_memory(piece->operation, offset, piece->bytes, false)) {
-		return smd_error_set(error, EFAULT, "RESULT: there is no memory for it");
-	}
 	piece->receives = true;
 	exchanges->rx_result[peer->rank] = piece;
-	*payload = piece->operation->recv + offset;
+	*payload = piece->operation->recv + piece->first * piece->operation->element_bytes;
 	return 0;
 }
 

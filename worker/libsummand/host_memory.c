@@ -13,8 +13,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
-/* The kernel copies the set before it sees that it cannot do that with it. A fifth of what
- * mincore() takes. */
+/* The kernel copies the set before it sees that it cannot do that with it. */
 static bool may_read(const void *address)
 {
 	const void *word = (const void *)((uintptr_t)address & ~(uintptr_t)7);

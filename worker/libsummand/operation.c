@@ -4,7 +4,6 @@
 #include "reduction_server/base/clock.h"
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/epoch.h"
-#include "worker/libsummand/host_memory.h"
 #include "worker/libsummand/segment.h"
 #include "worker/libsummand/tuning.h"
 
@@ -55,21 +54,6 @@ struct smd_extent smd_operation_extent(const struct smd_request *operation, cons
 			whole->bytes};
 	}
 	return (struct smd_extent){(void *)buffer, operation->count * operation->element_bytes};
-}
-
-bool smd_operation_may_use_memory(
-	const struct smd_request *operation, size_t offset, size_t bytes, bool reads)
-{
-	if (operation->count * operation->element_bytes <= SMD_HOST_PAGE_LEAST) {
-		return true; /* two pages, of which it was asked when the operation was */
-	}
-	if (smd_host_memory_is_writable_throughout(operation->recv + offset, bytes) &&
-		(!reads || operation->send == operation->recv ||
-			smd_host_memory_is_readable_throughout(operation->send + offset, bytes))) {
-		return true;
-	}
-	smd_comm_fault_buffer(operation->comm, operation->sequence);
-	return false;
 }
 
 bool smd_operation_overwrites(const struct smd_request *operation)

@@ -114,12 +114,6 @@ bool smd_operation_contributes_results(const struct smd_request *operation);
 /* One of its buffers, as lanes register it. */
 struct smd_extent smd_operation_extent(const struct smd_request *operation, const void *buffer);
 
-/* On the owner: whether a processor may use these bytes of the caller's memory: those that receive,
- * and where it reads those that are sent. For servers the kernel does, which says what it may not.
- * False: the communicator fails soon, and says so. */
-bool smd_operation_may_use_memory(
-	const struct smd_request *operation, size_t offset, size_t bytes, bool reads);
-
 /* Its results go where the host's memory has the inputs that they are of. */
 bool smd_operation_overwrites(const struct smd_request *operation);
 

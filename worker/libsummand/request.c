@@ -12,7 +12,7 @@
 #include "reduction_server/wire/collective.h"
 #include "worker/libsummand/group.h"
 #include "worker/libsummand/handle.h"
-#include "worker/libsummand/host_memory.h"
+#include "worker/libsummand/known_memory.h"
 #include "worker/libsummand/operation.h"
 #include "worker/libsummand/path_direct.h"
 #include "worker/libsummand/path_narrow.h"
@@ -100,6 +100,7 @@ static int choose_path(struct smd_request *operation, struct smd_error *error)
 static int check_memory(const struct smd_request *operation, struct smd_error *error)
 {
 	const struct smd_comm *comm = operation->comm;
+	struct smd_known_memory *known = &comm->context->known;
 	size_t bytes = operation->count * operation->element_bytes;
 	bool sends = smd_collective_sends(operation->collective, operation->root, comm->rank);
 	bool receives = smd_collective_receives(operation->collective, operation->root, comm->rank);
@@ -107,14 +108,14 @@ static int check_memory(const struct smd_request *operation, struct smd_error *e
 	if (bytes == 0 || operation->path != &smd_path_host) {
 		return 0;
 	}
-	if (sends && !smd_host_memory_is_readable(operation->send, bytes)) {
+	if (sends && !smd_known_memory_is_readable(known, operation->send, bytes)) {
 		return smd_error_set(error, EFAULT,
 			"%s in group %s: "
 			"send must be memory that this process can read, got %zu bytes at %p",
 			smd_collective_name(operation->collective), comm->group, bytes,
 			(const void *)operation->send);
 	}
-	if (receives && !smd_host_memory_is_writable(operation->recv, bytes)) {
+	if (receives && !smd_known_memory_is_writable(known, operation->recv, bytes)) {
 		return smd_error_set(error, EFAULT,
 			"%s in group %s: "
 			"recv must be memory that this process can write, got %zu bytes at %p",
