@@ -1,8 +1,10 @@
 /* All-reduce of ranks that exchange parts with each other, as a yardstick of what servers cost
- * where processors decide: direct_allreduce RANK SIZE PORT ADDRESS,... parts|first PLAN BUDGET_S.
+ * where processors decide: direct_allreduce RANK SIZE PORT ADDRESS,... parts|first|all PLAN
+ * BUDGET_S.
  *
- * With `parts` each rank sums its part of all, with `first` the first rank sums everything. Nothing
- * is said but bytes, and nothing is kept in case of a failure.
+ * With `parts` each rank sums its part of all, with `first` the first rank sums everything, and
+ * with `all` each does, in one round: nobody waits for a result. Nothing is said but bytes, and
+ * nothing is kept in case of a failure.
  */
 #include <arpa/inet.h>
 #include <sched.h>
@@ -34,13 +36,17 @@ struct direct {
 	struct driver base;
 	float *data;
 	size_t count;
-	bool first; /* one rank has all */
+	bool first; /* one rank has all, */
+	bool all;   /* or each has */
 	struct other others[RANKS_MAX];
 };
 
 /* Of the elements; the part of a rank ends where the next one's begins. */
 static size_t part_begin(const struct direct *direct, int rank)
 {
+	if (direct->all) {
+		return 0;
+	}
 	if (direct->first) {
 		return rank == 0 ? 0 : direct->count;
 	}
@@ -50,9 +56,9 @@ static size_t part_begin(const struct direct *direct, int rank)
 static struct span span_of(const struct direct *direct, int rank)
 {
 	size_t begin = part_begin(direct, rank);
+	size_t end = direct->all ? direct->count : part_begin(direct, rank + 1);
 
-	return (struct span){(char *)(direct->data + begin),
-		(part_begin(direct, rank + 1) - begin) * sizeof(float)};
+	return (struct span){(char *)(direct->data + begin), (end - begin) * sizeof(float)};
 }
 
 static bool advance(struct span *span, ssize_t done, const char *what)
@@ -106,7 +112,7 @@ static void sum_part(struct direct *direct)
 			sums[i] += values[i];
 		}
 	}
-	for (int r = 0; r < direct->base.size; r++) {
+	for (int r = 0; r < direct->base.size && !direct->all; r++) {
 		direct->others[r].result = part;
 	}
 }
@@ -121,7 +127,8 @@ static void allreduce(struct driver *driver)
 	for (int r = 0; r < driver->size; r++) {
 		struct other *other = &direct->others[r];
 
-		other->input = other->summed = span_of(direct, r);
+		other->input = span_of(direct, r);
+		other->summed = direct->all ? (struct span){NULL, 0} : other->input;
 		other->theirs = (struct span){other->received, own};
 		other->result = (struct span){NULL, 0};
 	}
@@ -134,7 +141,8 @@ static void allreduce(struct driver *driver)
 			struct other *other = &direct->others[(driver->rank + i) % driver->size];
 
 			moved |= move(other);
-			received &= other->theirs.left == 0;
+			received &=
+				other->theirs.left == 0 && (!direct->all || other->input.left == 0);
 			ended &= other->result.left == 0 && other->summed.left == 0;
 		}
 		if (received && !summed) {
@@ -244,13 +252,14 @@ int main(int argc, char **argv)
 
 	if (argc != 8 || atoi(argv[2]) > RANKS_MAX) {
 		fprintf(stderr,
-			"direct_allreduce: must have RANK SIZE PORT ADDRESS,... parts|first PLAN "
-			"BUDGET_S, and at most 64 ranks\n");
+			"direct_allreduce: must have RANK SIZE PORT ADDRESS,... parts|first|all "
+			"PLAN BUDGET_S, and at most 64 ranks\n");
 		return 2;
 	}
 	direct.base.rank = atoi(argv[1]);
 	direct.base.size = atoi(argv[2]);
 	direct.first = strcmp(argv[5], "first") == 0;
+	direct.all = strcmp(argv[5], "all") == 0;
 	meet(&direct, atoi(argv[3]), argv[4]);
 	driver_run(&direct.base, argv[6], atof(argv[7]));
 	return 0;

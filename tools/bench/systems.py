@@ -359,7 +359,7 @@ class Direct(Peer):
         return None if shutil.which("cc") else "needs a C compiler"
 
     def variants(self):
-        return ["parts", "first"]
+        return ["parts", "first", "all"]
 
     def run_variant(self, variant, plan):
         driver = compile_driver(os.path.join(self.setup.output, "direct_allreduce"), "cc", "direct_allreduce.c")
