@@ -23,9 +23,6 @@ static void close_descriptors(struct shm_lane *lane)
 		close(lane->listener);
 	}
 	if (lane->fd >= 0) {
-		if (lane->memory.file >= 0) {
-			smd_forks_forget(&lane->forked_memory);
-		}
 		smd_forks_forget(&lane->forked);
 		close(lane->fd);
 	}

@@ -142,6 +142,12 @@ static int check(uint32_t ring, int fd, struct smd_error *error)
 	return 0;
 }
 
+void smd_shm_memory_passed(struct shm_memory *memory)
+{
+	close(memory->file);
+	memory->file = -1;
+}
+
 int smd_shm_memory_take(struct shm_memory *memory, uint32_t ring, int fd, struct smd_error *error)
 {
 	int ret = check(ring, fd, error);
@@ -154,9 +160,9 @@ void smd_shm_memory_free(struct shm_memory *memory)
 	smd_shared_bytes_take(memory->counted);
 	if (memory->bytes) {
 		munmap(memory->bytes, memory->length);
-		if (memory->file >= 0) {
-			close(memory->file);
-		}
+	}
+	if (memory->bytes && memory->file >= 0) {
+		smd_shm_memory_passed(memory);
 	}
 	*memory = (struct shm_memory){NULL, 0, 0, 0, -1};
 }
@@ -165,9 +171,6 @@ struct shm_ring smd_shm_memory_ring_of(const struct shm_memory *memory, bool bac
 {
 	struct shm_words *words = (struct shm_words *)memory->bytes;
 	uint32_t at = WORDS_SIZE + (back ? memory->ring : 0);
-	struct shm_ring ring = smd_shm_ring_of(words + back, memory->bytes + at, memory->ring);
 
-	ring.file = memory->file;
-	ring.file_at = at;
-	return ring;
+	return smd_shm_ring_of(words + back, memory->bytes + at, memory->ring);
 }

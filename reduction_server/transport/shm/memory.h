@@ -13,7 +13,7 @@ struct shm_memory {
 	size_t length;
 	size_t counted; /* in what this process shares (shared_bytes.h) */
 	uint32_t ring;  /* bytes of one */
-	int file;       /* of who made it; -1: none */
+	int file;       /* of who made it, until it is passed; -1: none */
 };
 
 /* How long a ring may be where so much memory is left and lanes have taken so much; 0: there is too
@@ -27,9 +27,10 @@ uint32_t smd_shm_memory_reserve(struct shm_memory *memory);
 /* Whether a ring may be so long. */
 bool smd_shm_memory_is_ring(uint32_t bytes);
 
-/* Makes memory, and keeps the descriptor that stands for it: payloads of callers are copied by it.
- * 0 or -errno with a text. */
+/* Makes memory, and keeps the descriptor that stands for it until another process has that. 0 or
+ * -errno with a text. */
 int smd_shm_memory_make(struct shm_memory *memory, uint32_t ring, struct smd_error *error);
+void smd_shm_memory_passed(struct shm_memory *memory);
 
 /* Maps what another process has made, and closes nothing. 0 or -errno with a text: -EPROTO if it is
  * not what it must be. */

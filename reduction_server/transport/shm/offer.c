@@ -58,9 +58,6 @@ static void lane_use(struct shm_lane *lane, bool maker)
 	lane->tx = smd_shm_memory_ring_of(&lane->memory, !maker);
 	lane->rx = smd_shm_memory_ring_of(&lane->memory, maker);
 	smd_forks_close(&lane->forked, lane->fd);
-	if (maker) {
-		smd_forks_close(&lane->forked_memory, lane->memory.file);
-	}
 }
 
 static int lane_answer(
@@ -82,6 +79,7 @@ static int lane_answer(
 	if (lane->fd < 0) {
 		return lane->fd;
 	}
+	smd_shm_memory_passed(&lane->memory);
 	lane_use(lane, true);
 	smd_shm_offer_encode(&own, &lane->offer);
 	return 0;

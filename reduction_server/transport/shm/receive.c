@@ -5,7 +5,6 @@
  * copy is looked at.
  */
 #include <errno.h>
-#include <string.h>
 
 #include "reduction_server/transport/shm/shm.h"
 
@@ -56,11 +55,10 @@ static bool take_header(struct shm_lane *lane)
 	return lane->rx_frame.length > 0 || take_frame(lane);
 }
 
-/* Some of so many bytes that there are: how many; 0: the lane has ended. */
+/* Some of so many bytes that there are: how many. */
 static uint32_t take_some(struct shm_lane *lane, uint32_t held)
 {
 	uint32_t n;
-	int ret;
 
 	if (!lane->rx_payload) {
 		n = least(held, SMD_FRAME_SIZE - lane->rx_header_got);
@@ -68,19 +66,15 @@ static uint32_t take_some(struct shm_lane *lane, uint32_t held)
 		lane->rx_header_got += n;
 	} else {
 		n = least(least(held, STEP), lane->rx_frame.length - lane->rx_payload_got);
-		ret = smd_shm_ring_read_payload(
-			&lane->rx, lane->rx_payload + lane->rx_payload_got, n);
-		if (ret) {
-			smd_shm_ended(lane, ret, strerror(-ret));
-			return 0;
-		}
+		smd_shm_ring_read(&lane->rx, lane->rx_payload + lane->rx_payload_got, n);
 		lane->rx_payload_got += n;
 	}
 	smd_lane_received(&lane->lane, n);
 	return n;
 }
 
-/* What has been taken may have completed something. Whether the lane goes on. */
+/* What has been taken may have completed something. Whether the lane goes on. Of parts of a payload
+ * nobody is told: both ends copy as fast, and a message for each part would cost more than it. */
 static bool took(struct shm_lane *lane)
 {
 	if (!lane->rx_payload) {
@@ -88,9 +82,6 @@ static bool took(struct shm_lane *lane)
 	}
 	if (lane->rx_payload_got == lane->rx_frame.length) {
 		return take_frame(lane);
-	}
-	if (lane->callbacks->on_part) {
-		lane->callbacks->on_part(lane->owner, &lane->rx_frame, lane->rx_payload_got);
 	}
 	return true;
 }
@@ -122,9 +113,6 @@ void smd_shm_receive(struct shm_lane *lane, uint32_t most)
 			break;
 		}
 		n = take_some(lane, held);
-		if (n == 0) {
-			return;
-		}
 		held -= n;
 		total += n;
 		unreleased += n;

@@ -3,11 +3,10 @@
 
 #include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 struct shm_ring smd_shm_ring_of(struct shm_words *words, uint8_t *bytes, uint32_t size)
 {
-	return (struct shm_ring){.words = words, .bytes = bytes, .size = size, .file = -1};
+	return (struct shm_ring){.words = words, .bytes = bytes, .size = size};
 }
 
 /* To the end of the bytes, and on from their begin. */
@@ -44,40 +43,14 @@ void smd_shm_ring_write(struct shm_ring *ring, const void *bytes, uint32_t n)
 	ring->at += n;
 }
 
-/* Both of the parts, or -errno. */
-static int copied(ssize_t first, uint32_t wanted_first, ssize_t second, uint32_t wanted_second)
-{
-	if (first < 0 || second < 0) {
-		return -errno;
-	}
-	return first == wanted_first && second == wanted_second ? 0 : -EFAULT;
-}
-
-int smd_shm_ring_write_payload(struct shm_ring *ring, const void *bytes, uint32_t n)
-{
-	off_t at = (off_t)ring->file_at + (ring->at & (ring->size - 1));
-	uint32_t first = before_end(ring, n);
-	ssize_t one;
-	ssize_t two = 0;
-
-	if (n == 0) { /* such a payload may have no memory */
-		return 0;
-	}
-	if (ring->file < 0) {
-		smd_shm_ring_write(ring, bytes, n);
-		return 0;
-	}
-	one = pwrite(ring->file, bytes, first, at);
-	if (one >= 0 && first < n) {
-		two = pwrite(ring->file, (const uint8_t *)bytes + first, n - first, ring->file_at);
-	}
-	ring->at += n;
-	return copied(one, first, two, n - first);
-}
-
 void smd_shm_ring_publish(struct shm_ring *ring)
 {
 	atomic_store_explicit(&ring->words->head, ring->at, memory_order_release);
+}
+
+uint32_t smd_shm_ring_unread(const struct shm_ring *ring)
+{
+	return ring->at - atomic_load_explicit(&ring->words->tail, memory_order_relaxed);
 }
 
 /* ---- the reader ---- */
@@ -100,25 +73,6 @@ void smd_shm_ring_read(struct shm_ring *ring, void *bytes, uint32_t n)
 	memcpy(bytes, ring->bytes + (ring->at & (ring->size - 1)), first);
 	memcpy((uint8_t *)bytes + first, ring->bytes, n - first);
 	ring->at += n;
-}
-
-int smd_shm_ring_read_payload(struct shm_ring *ring, void *bytes, uint32_t n)
-{
-	off_t at = (off_t)ring->file_at + (ring->at & (ring->size - 1));
-	uint32_t first = before_end(ring, n);
-	ssize_t one;
-	ssize_t two = 0;
-
-	if (ring->file < 0) {
-		smd_shm_ring_read(ring, bytes, n);
-		return 0;
-	}
-	one = pread(ring->file, bytes, first, at);
-	if (one >= 0 && first < n) {
-		two = pread(ring->file, (uint8_t *)bytes + first, n - first, ring->file_at);
-	}
-	ring->at += n;
-	return copied(one, first, two, n - first);
 }
 
 void smd_shm_ring_release(struct shm_ring *ring)

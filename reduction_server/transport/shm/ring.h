@@ -28,11 +28,9 @@ struct shm_words {
 struct shm_ring {
 	struct shm_words *words;
 	uint8_t *bytes;
-	uint32_t size;    /* a power of 2 */
-	uint32_t at;      /* the own index: the writer's head, the reader's tail */
-	uint32_t other;   /* the other end's, as it was last seen and was right */
-	int file;         /* the memory's, by which the kernel copies; -1: it does not */
-	uint32_t file_at; /* where the bytes are in it */
+	uint32_t size;  /* a power of 2 */
+	uint32_t at;    /* the own index: the writer's head, the reader's tail */
+	uint32_t other; /* the other end's, as it was last seen and was right */
 };
 
 /* Both ends begin at 0, in memory that is zeros. */
@@ -45,10 +43,9 @@ struct shm_ring smd_shm_ring_of(struct shm_words *words, uint8_t *bytes, uint32_
 int smd_shm_ring_room(struct shm_ring *ring, uint32_t wanted, uint32_t *room);
 /* At most as many as there is room for. They are not the reader's before smd_shm_ring_publish(). */
 void smd_shm_ring_write(struct shm_ring *ring, const void *bytes, uint32_t n);
-/* The same of a payload, which may be anybody's: where the kernel copies, memory that cannot be
- * read is -EFAULT and not the end of this process. */
-int smd_shm_ring_write_payload(struct shm_ring *ring, const void *bytes, uint32_t n);
 void smd_shm_ring_publish(struct shm_ring *ring);
+/* So many bytes the other end says that it has not read; anything, if it lies. */
+uint32_t smd_shm_ring_unread(const struct shm_ring *ring);
 
 /* ---- the reader ---- */
 
@@ -56,8 +53,6 @@ void smd_shm_ring_publish(struct shm_ring *ring);
 int smd_shm_ring_held(struct shm_ring *ring, uint32_t *held);
 /* At most as many as there are. Their room is not the writer's before smd_shm_ring_release(). */
 void smd_shm_ring_read(struct shm_ring *ring, void *bytes, uint32_t n);
-/* The same into a payload's memory. -EFAULT: it cannot be written. */
-int smd_shm_ring_read_payload(struct shm_ring *ring, void *bytes, uint32_t n);
 void smd_shm_ring_release(struct shm_ring *ring);
 
 /* ---- sleep ---- */

@@ -2,7 +2,8 @@
  * What a lane sends: copies headers and payloads into the ring, as far as there is room.
  *
  * Small frames become the reader's one by one, long ones by steps, so that both ends copy at the
- * same time.
+ * same time. To wake a reader costs as much as to copy a step: it is woken for a whole frame, or
+ * for a quarter of the ring.
  */
 #include <errno.h>
 
@@ -13,6 +14,11 @@
 static uint32_t least(uint32_t a, uint32_t b)
 {
 	return a < b ? a : b;
+}
+
+static bool is_whole(const struct smd_send *send)
+{
+	return send->sent == SMD_FRAME_SIZE + send->length;
 }
 
 /* Up to `room` bytes of the frame, and at most a step. */
@@ -27,22 +33,19 @@ static void write_some(struct shm_lane *lane, struct smd_send *send, uint32_t ro
 		sent += n;
 		room -= n;
 	}
-	if (sent >= SMD_FRAME_SIZE && room) {
+	if (sent >= SMD_FRAME_SIZE && room && sent < SMD_FRAME_SIZE + send->length) {
 		uint32_t at = sent - SMD_FRAME_SIZE;
 		uint32_t n = least(least(room, STEP), send->length - at);
 
-		lane->err = smd_shm_ring_write_payload(
-			&lane->tx, (const uint8_t *)send->payload + at, n);
-		if (lane->err) {
-			smd_shm_turn_soon(lane); /* ends come from the loop */
-			return;
-		}
+		smd_shm_ring_write(&lane->tx, (const uint8_t *)send->payload + at, n);
 		sent += n;
 	}
 	lane->lane.counts.bytes_sent += sent - send->sent;
 	send->sent = sent;
 	smd_shm_ring_publish(&lane->tx);
-	smd_shm_tell_bytes(lane);
+	if (is_whole(send) || smd_shm_ring_unread(&lane->tx) >= lane->tx.size / 4) {
+		smd_shm_tell_bytes(lane);
+	}
 }
 
 /* Room for what is left of the frame, or some of it; 0: none, and the lane is woken when there is
@@ -76,7 +79,7 @@ void smd_shm_flush(struct shm_lane *lane)
 			return;
 		}
 		write_some(lane, send, room);
-		if (send->sent == SMD_FRAME_SIZE + send->length) {
+		if (is_whole(send)) {
 			TAILQ_REMOVE(&lane->queue, send, link);
 			lane->settling = true;
 			send->done(send, 0);

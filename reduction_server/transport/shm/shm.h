@@ -38,8 +38,7 @@ struct shm_lane {
 	uint32_t ring;                       /* bytes of one, at most */
 	int listener;                        /* -1: none */
 	int fd;                              /* by which the ends wake each other; -1: none */
-	struct smd_fork_entry forked;        /* of fd, */
-	struct smd_fork_entry forked_memory; /* and of the memory's */
+	struct smd_fork_entry forked;        /* of fd */
 	struct event *woken;
 
 	struct shm_memory memory;

@@ -23,10 +23,8 @@ static bool look(struct shm_lane *lane)
 
 	smd_shm_flush(lane);
 	if (lane->err) {
-		smd_shm_ended(lane, lane->err,
-			lane->err == -EPROTO
-				? "the other end's index of shared memory makes no sense"
-				: strerror(-lane->err));
+		smd_shm_ended(
+			lane, lane->err, "the other end's index of shared memory makes no sense");
 	}
 	if (!lane->closed && !lane->ended) {
 		smd_shm_receive(lane, SMD_SHM_TURN_BYTES);
