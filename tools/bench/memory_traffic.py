@@ -3,8 +3,8 @@
 
     tools/bench/memory_traffic.py [--ranks=8] [--cache=32M] [--queue=256K]
 
-Prints a table over the size of chunks and the window, for TCP and RDMA, and one of a worker whose tensors are not in
-the cache, path by path (specs/design/fast-networks.md). The cache is whole, keeps what was used last, and takes what the
+Prints a table over the size of chunks and the window, for TCP and RDMA, one of a worker whose tensors are not in
+the cache, path by path, and one of a worker whose operations go from rank to rank (specs/design/fast-networks.md). The cache is whole, keeps what was used last, and takes what the
 network card writes.
 """
 
@@ -16,6 +16,7 @@ UNITS = {"K": 1 << 10, "M": 1 << 20}
 CHUNKS = [64 << 10, 128 << 10, 256 << 10, 512 << 10]
 WINDOWS = [1, 2, 4, 8]
 WORKER_PATHS = ["tcp", "narrow", "rdma"]
+PIECE = 256 << 10
 ROUNDS = 3     # through all slots before it counts, and as many that count
 
 
@@ -197,6 +198,46 @@ class Worker:
         return self.cache.moved / (2 * self.chunks * self.blocks)
 
 
+class Exchanger(Worker):
+    """A rank that all-reduces such a tensor with others, piece by piece: it is the hub of every n-th (worker/libsummand/exchange.c). What
+    it keeps of inputs it uses again and again, as many pieces as are under way."""
+
+    def __init__(self, ranks, under_way, cache, queue):
+        super().__init__(PIECE, under_way, cache, queue)
+        self.ranks = ranks
+        self.chunks = max(self.chunks, 2 * under_way) // ranks * ranks
+
+    def socket_block(self, way):
+        """There are lanes to all others, and bytes take turns."""
+        self.at[way] += 1
+        return way, self.at[way] % (self.queue * (self.ranks - 1))
+
+    def hub_sums(self, piece):
+        others, kept = range(1, self.ranks), piece % self.window
+        for other in others:
+            for block in range(self.blocks):
+                self.through_socket(("input", kept, other, block), False)
+        for block in range(self.blocks):
+            for other in others:
+                self.cache.read(("input", kept, other, block))
+            self.cache.read(("send", piece, block))
+            self.cache.write(("input", kept, 1, block))
+            self.cache.write(("recv", piece * self.blocks + block))
+        for _ in others:
+            for block in range(self.blocks):
+                self.through_socket(("recv", piece * self.blocks + block), True)
+
+    def operation(self, path):
+        for piece in range(self.chunks):
+            if piece % self.ranks == 0:
+                self.hub_sums(piece)
+                continue
+            for block in range(self.blocks):
+                self.leaves(path, piece, block)
+            for block in range(self.blocks):
+                self.comes(path, piece, block)
+
+
 def main():
     options = {"ranks": "8", "cache": "32M", "queue": "256K"}
     for word in sys.argv[1:]:
@@ -212,6 +253,8 @@ def main():
         print(f"{chunk >> 10:4} KiB  " + "".join(f"       {tcp:7.2f} {rdma:5.2f}" for tcp, rdma in cells), flush=True)
     print("worker    " + "".join(f"{path:>8}" for path in WORKER_PATHS))
     print("          " + "".join(f"{Worker(512 << 10, 2, cache, queue).traffic(path):8.2f}" for path in WORKER_PATHS))
+    print("rank to rank, 8 pieces under way" + "".join(
+        f"   {ranks} ranks {Exchanger(ranks, 8, cache, queue).traffic('tcp'):.2f}" for ranks in (2, 4, 8)))
     return 0
 
 

@@ -34,6 +34,14 @@ class MemoryTrafficTest(unittest.TestCase):
         for path, moved in (("tcp", 1.5), ("narrow", 2.0), ("rdma", 1.0)):
             self.assertAlmostEqual(worker.traffic(path), moved, delta=0.15)
 
+    def test_a_worker_that_is_a_hub_in_turns(self):
+        room = 2 * 8 * memory_traffic.PIECE * 8   # inputs and sockets stay, and the tensor does not
+        for ranks in (2, 4):
+            moved = memory_traffic.Exchanger(ranks, 8, room, QUEUE).traffic("tcp")
+            self.assertAlmostEqual(moved, 1.5, delta=0.15)
+            none = memory_traffic.Exchanger(ranks, 8, 4 * memory_traffic.BLOCK, QUEUE).traffic("tcp")
+            self.assertAlmostEqual(none, (13 * ranks - 9) / ranks / 2, delta=0.5)
+
 
 if __name__ == "__main__":
     unittest.main()
