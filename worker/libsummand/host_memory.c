@@ -13,6 +13,8 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 
+#define PART_BYTES ((size_t)4 << 20) /* brought in within 1 to 2 ms */
+
 /* The kernel copies the set before it sees that it cannot do that with it. */
 static bool may_read(const void *address)
 {
@@ -72,30 +74,40 @@ static uint8_t *next_page(uint8_t *at)
 	return at + SMD_HOST_PAGE_LEAST - (uintptr_t)at % SMD_HOST_PAGE_LEAST;
 }
 
-bool smd_host_memory_is_readable_throughout(const void *memory, size_t bytes)
+static bool part_is_usable(uint8_t *at, size_t bytes, bool to_be_written)
 {
-	uint8_t *at = (uint8_t *)memory;
 	const uint8_t *end = at + bytes;
 
-	if (is_populated(memory, bytes, MADV_POPULATE_READ)) {
+	if (is_populated(at, bytes, to_be_written ? MADV_POPULATE_WRITE : MADV_POPULATE_READ)) {
 		return true;
 	}
-	while (at < end && may_read(at)) {
+	while (at < end && (to_be_written ? may_write(at) : may_read(at))) {
 		at = next_page(at);
 	}
 	return at >= end;
 }
 
+/* The kernel lets no other thread map memory while it brings some in, and that may be one that has
+ * a heartbeat to answer. */
+static bool is_usable_throughout(uint8_t *memory, size_t bytes, bool to_be_written)
+{
+	for (size_t done = 0; done < bytes; done += PART_BYTES) {
+		size_t left = bytes - done;
+
+		if (!part_is_usable(
+			    memory + done, left < PART_BYTES ? left : PART_BYTES, to_be_written)) {
+			return false;
+		}
+	}
+	return true;
+}
+
+bool smd_host_memory_is_readable_throughout(const void *memory, size_t bytes)
+{
+	return is_usable_throughout((uint8_t *)(uintptr_t)memory, bytes, false);
+}
+
 bool smd_host_memory_is_writable_throughout(void *memory, size_t bytes)
 {
-	uint8_t *at = memory;
-	const uint8_t *end = at + bytes;
-
-	if (is_populated(memory, bytes, MADV_POPULATE_WRITE)) {
-		return true;
-	}
-	while (at < end && may_write(at)) {
-		at = next_page(at);
-	}
-	return at >= end;
+	return is_usable_throughout(memory, bytes, true);
 }

@@ -1,48 +1,64 @@
 /* Remembers the callers' buffers whose memory could be used. */
 #include "worker/libsummand/known_memory.h"
 
+#include <stdlib.h>
+
 #include "reduction_server/base/peek.h"
 #include "worker/libsummand/host_memory.h"
 
+#define PLACES_BITS 12u /* so that of some hundred tensors few have the same place */
+#define PLACES      ((size_t)1 << PLACES_BITS)
+
+struct smd_known_range {
+	uintptr_t at;
+	size_t bytes; /* 0: none */
+};
+
 void smd_known_memory_create(struct smd_known_memory *known)
 {
-	*known = (struct smd_known_memory){.lock = PTHREAD_MUTEX_INITIALIZER};
+	pthread_mutex_init(&known->lock, NULL);
+	known->ranges = calloc(2 * PLACES, sizeof(*known->ranges));
 }
 
 void smd_known_memory_destroy(struct smd_known_memory *known)
 {
+	free(known->ranges);
+	known->ranges = NULL;
 	pthread_mutex_destroy(&known->lock);
 }
 
-/* Where a buffer is, if it is known. */
+/* Where a buffer that begins there is, if it is known. NULL: there was no memory for any. */
 static struct smd_known_range *range_of(
-	struct smd_known_memory *known, const void *memory, size_t bytes)
+	struct smd_known_memory *known, const void *memory, bool to_be_written)
 {
-	uint64_t mixed = ((uint64_t)(uintptr_t)memory ^ bytes) * 0x9e3779b97f4a7c15u;
+	uint64_t mixed = (uint64_t)(uintptr_t)memory * 0x9e3779b97f4a7c15u;
+	size_t place = mixed >> (64 - PLACES_BITS);
 
-	return &known->ranges[mixed >> (64 - SMD_KNOWN_MEMORY_BITS)];
+	return known->ranges ? &known->ranges[to_be_written * PLACES + place] : NULL;
 }
 
+/* So many bytes from there, or more, could be used. */
 static bool is_known(
 	struct smd_known_memory *known, const void *memory, size_t bytes, bool to_be_written)
 {
-	const struct smd_known_range *range;
-	bool same;
+	const struct smd_known_range *range = range_of(known, memory, to_be_written);
+	bool holds;
 
 	pthread_mutex_lock(&known->lock);
-	range = range_of(known, memory, bytes);
-	same = range->at == (uintptr_t)memory && range->bytes == bytes &&
-	       (range->writable || !to_be_written);
+	holds = range && range->at == (uintptr_t)memory && range->bytes >= bytes;
 	pthread_mutex_unlock(&known->lock);
-	return same && smd_peek_is_mapped(memory, bytes);
+	return holds && smd_peek_is_mapped(memory, bytes);
 }
 
 static void remember(
-	struct smd_known_memory *known, const void *memory, size_t bytes, bool writable)
+	struct smd_known_memory *known, const void *memory, size_t bytes, bool to_be_written)
 {
+	struct smd_known_range *range = range_of(known, memory, to_be_written);
+
 	pthread_mutex_lock(&known->lock);
-	*range_of(known, memory, bytes) = (struct smd_known_range){
-		.at = (uintptr_t)memory, .bytes = bytes, .writable = writable};
+	if (range) {
+		*range = (struct smd_known_range){.at = (uintptr_t)memory, .bytes = bytes};
+	}
 	pthread_mutex_unlock(&known->lock);
 }
 

@@ -104,11 +104,12 @@ static int check_memory(const struct smd_request *operation, struct smd_error *e
 	size_t bytes = operation->count * operation->element_bytes;
 	bool sends = smd_collective_sends(operation->collective, operation->root, comm->rank);
 	bool receives = smd_collective_receives(operation->collective, operation->root, comm->rank);
+	bool in_place = receives && operation->send == operation->recv; /* may be read, too */
 
 	if (bytes == 0 || operation->path != &smd_path_host) {
 		return 0;
 	}
-	if (sends && !smd_known_memory_is_readable(known, operation->send, bytes)) {
+	if (sends && !in_place && !smd_known_memory_is_readable(known, operation->send, bytes)) {
 		return smd_error_set(error, EFAULT,
 			"%s in group %s: "
 			"send must be memory that this process can read, got %zu bytes at %p",
