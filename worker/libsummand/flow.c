@@ -87,15 +87,28 @@ int smd_flow_take_remote_buffers(struct smd_flow *flow, struct smd_error *error)
 	return 0;
 }
 
+/* What of this rank's needs one more chunk of it: behind what has returned, and is done again. */
+static const struct smd_request *flow_needed_by(const struct smd_flow *flow)
+{
+	struct smd_request *operation = NULL;
+	struct smd_item *item;
+	uint64_t chunk;
+
+	for (uint64_t ordinal = flow->done; flow->serves && !operation; ordinal++) {
+		chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, ordinal);
+		if (!smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item)) {
+			return NULL;
+		}
+	}
+	return operation;
+}
+
 uint64_t smd_flow_next_operation(const struct smd_flow *flow)
 {
 	struct smd_comm *comm = flow->comm;
-	struct smd_request *operation;
-	struct smd_item *item;
-	uint64_t chunk = smd_deal_chunk_of(flow->epoch->deal, flow->place, flow->done);
+	const struct smd_request *operation = flow_needed_by(flow);
 
-	if (flow->serves && smd_epoch_find(flow->epoch, chunk, &operation, &chunk, &item) &&
-		operation) {
+	if (operation) {
 		return operation->sequence;
 	}
 	TAILQ_FOREACH (operation, &comm->operations, link) {

@@ -30,6 +30,7 @@ static pthread_barrier_t all;
 static struct smd_lane *between; /* the lane from rank 1, the hub, to rank 2; */
 static _Atomic uint64_t lacked;  /* this operation's result is lost on it. 0: none */
 static _Atomic uint64_t held;    /* Of this one servers' results to rank 2 stay where they are */
+static _Atomic uint64_t withheld; /* and of this one what rank 2 contributes */
 
 void __real_smd_lane_send(struct smd_lane *own, struct smd_frame *frame, struct smd_send *send);
 void __wrap_smd_lane_send(struct smd_lane *own, struct smd_frame *frame, struct smd_send *send);
@@ -41,7 +42,9 @@ void __wrap_smd_lane_send(struct smd_lane *own, struct smd_frame *frame, struct 
 	if (result && lacked && frame->operation == lacked && own == between) {
 		shutdown(((struct tcp_lane *)own)->fd, SHUT_RDWR);
 	}
-	if (result && held && frame->operation == held && frame->rank == 2) {
+	if (frame->rank == 2 && ((result && held && frame->operation == held) ||
+					(frame->kind == SMD_FRAME_INPUT && withheld &&
+						frame->operation == withheld))) {
 		send->done(send, -ECANCELED);
 		return;
 	}
@@ -237,9 +240,16 @@ static bool servers_have_taken_over(const void *arg)
 	return ((const struct smd_comm *)arg)->exchanged == 0;
 }
 
-static void come_late(struct pool_rank *rank)
+static void await_servers(struct smd_comm *comm)
 {
 	static const struct smd_goal goal = {.done = servers_have_taken_over};
+
+	CHECK(smd_progress_await(&comm->context->progress, NULL, &goal, comm,
+		      smd_clock_ns() + 60 * SMD_SECOND_NS) == 0);
+}
+
+static void come_late(struct pool_rank *rank)
+{
 	struct smd_comm *comm = rank->comm;
 	float values[COUNT];
 
@@ -252,8 +262,7 @@ static void come_late(struct pool_rank *rank)
 	if (rank->rank == 2) {
 		usleep(300000); /* the others have begun it */
 		pool_cut_ranks(comm, 1);
-		CHECK(smd_progress_await(&comm->context->progress, NULL, &goal, comm,
-			      smd_clock_ns() + 60 * SMD_SECOND_NS) == 0);
+		await_servers(comm);
 	}
 	CHECK(smd_allreduce(comm, values, values, COUNT, SMD_FLOAT32, SMD_SUM) == 0);
 	pool_check_sum(values, RANKS, 1, COUNT);
@@ -270,6 +279,63 @@ static void who_begins_it_later_contributes(void **state)
 	pool_stop(&pool);
 }
 
+/* ---- a rank leaves before it has done its part of that ---- */
+
+/* Of the second, which the others have begun, they have no word by themselves: of the first, which
+ * they have returned, they wait for nothing. */
+static void leave_with_the_first(struct pool_rank *rank)
+{
+	struct smd_comm *comm = rank->comm;
+	float first[COUNT];
+	float second[COUNT] = {0};
+	smd_request *request;
+	uint64_t end_ns;
+
+	pool_await_exchanges(rank);
+	while (comm->next_operation % HUBS != HUBS / 3) { /* rank 1 is the hub */
+		CHECK(sum_one(comm) == 0);
+	}
+	if (rank->rank == 1) {
+		between = comm->exchanges->mesh->peers[2].lane;
+		lacked = comm->next_operation;
+	}
+	pthread_barrier_wait(&all);
+	pool_fill(first, rank->rank, 1, COUNT);
+	CHECK(smd_allreduce_start(comm, first, first, COUNT, SMD_FLOAT32, SMD_SUM, &request) == 0);
+	if (rank->rank != 2) {
+		CHECK(smd_request_wait(request) == 0);
+		pool_check_sum(first, RANKS, 1, COUNT);
+	}
+	withheld = lacked;
+	pthread_barrier_wait(&all);
+	if (rank->rank == 2) {
+		await_servers(comm);
+		return;
+	}
+	end_ns = smd_clock_ns() + 30 * SMD_SECOND_NS;
+	CHECK(smd_allreduce_start(comm, second, second, COUNT, SMD_FLOAT32, SMD_SUM, &request) ==
+		0);
+	while (smd_request_test(request) == 0) {
+		CHECK(smd_clock_ns() < end_ns);
+		usleep(10000);
+	}
+	CHECK(smd_request_wait(request) == -ECANCELED);
+	CHECK(strstr(smd_error_message(), "rank 2 (rank-2) has destroyed its communicator"));
+}
+
+static void nobody_waits_behind_what_has_returned(void **state)
+{
+	static const struct smd_server_config one = {.shards = 1}; /* has both */
+	struct pool pool;
+
+	(void)state;
+	pool_start(&pool, "tcp", 1, &one);
+	pool_run(&pool, RANKS, "left", leave_with_the_first, NULL);
+	pool_stop(&pool);
+	lacked = 0;
+	withheld = 0;
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -277,6 +343,7 @@ int main(void)
 		cmocka_unit_test(a_table_that_waits_gives_way),
 		cmocka_unit_test(who_has_left_is_named_and_not_the_network),
 		cmocka_unit_test(who_begins_it_later_contributes),
+		cmocka_unit_test(nobody_waits_behind_what_has_returned),
 	};
 
 	setenv("SUMMAND_EXCHANGE", "on", 1);
