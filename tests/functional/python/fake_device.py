@@ -13,6 +13,7 @@ import torch
 DRIVER = os.path.join(os.environ["SUMMAND_BUILD"], "tests", "smd_fake_cuda.so")
 DEVICE = torch.device("cuda:0")
 NON_BLOCKING = 1
+GLOBAL, THREAD_LOCAL = 0, 1  # modes of a capture: what other threads may not do meanwhile, or this one alone
 
 _driver = None
 _context = ctypes.c_void_p()
@@ -77,9 +78,9 @@ class Stream:
             _check(driver.cuStreamWaitValue32_v2(ctypes.c_void_p(self.cuda_stream), ctypes.c_uint64(word.data_ptr()), 1, 1))
         return word
 
-    def capture(self):
+    def capture(self, mode=THREAD_LOCAL):
         with entered() as driver:
-            _check(driver.cuStreamBeginCapture_v2(ctypes.c_void_p(self.cuda_stream), 1))
+            _check(driver.cuStreamBeginCapture_v2(ctypes.c_void_p(self.cuda_stream), mode))
 
     def is_capturing(self):
         status = ctypes.c_int()

@@ -209,6 +209,41 @@ class CudaTest(ProgramTest):
         self.assert_capture_is_left_alone(begun.wait, "wait")
         begun.wait()
 
+    def test_a_graph_that_a_thread_captures_is_left_alone_by_those_that_finish(self):
+        """In CUDA's strictest mode. Rank 0 alone has a device; the others begin when it captures, so that all ends meanwhile."""
+        store, captures = dist.HashStore(), threading.Event()
+        to_host = dist.AllreduceOptions()
+        to_host.reduceOp = dist.ReduceOp.BOR
+
+        def body(rank):
+            context = Context(servers=self.address)
+            group = self.backend(rank, store)
+            column = fake_device.Column if rank == 0 else torch.Tensor.clone
+            with HookState(Communicator(context, "beside", rank, RANKS), context) as hook, \
+                    Communicator(context, "beside-narrow", rank, RANKS, wire="bf16") as narrow:
+                tensors = [torch.ones(COUNT), torch.ones(COUNT), torch.ones(4), torch.ones(4), torch.tensor([1])]
+                if rank == 0:
+                    tensors = [DeviceTensor(each) for each in tensors]
+                else:
+                    self.assertTrue(captures.wait(60))
+                tensors[3] = column(tensors[3].cpu())
+                ends = [hook.average(tensors[0]), narrow.all_reduce_start(tensors[1])]
+                works = [group.allreduce([each]) for each in tensors[2:4]] + [group.allreduce(tensors[4:], to_host)]
+                ends += [work.get_future() for work in works]
+                if rank == 0:
+                    captured = Stream()
+                    captured.capture(fake_device.GLOBAL)
+                    captures.set()
+                results = [end.wait() for end in ends]
+                if rank == 0:
+                    self.assertEqual(captured.end_capture(), 0)
+                self.assertIs(results[1], tensors[1])
+                for each, total in zip(tensors, (1., RANKS, RANKS, RANKS, 1)):
+                    self.assertEqual(each.cpu()[-1].item(), total)
+
+        with self.patched_backend():
+            self.run_ranks(body)
+
     def test_the_backend(self):
         store = dist.HashStore()
         with self.patched_backend():

@@ -5,7 +5,10 @@ So who waits for it waits for nothing else on the device: futures are completed 
 """
 
 import contextlib
+import ctypes
 import errno
+import functools
+import os
 import threading
 
 import torch
@@ -13,6 +16,7 @@ import torch
 from summand.error import SummandError
 
 KINDS = ("cpu", "cuda")
+GLOBAL, RELAXED = 0, 2  # CUDA's modes of a thread: what it does may spoil a graph that another one captures, or not
 
 _sides = threading.local()  # streams that have no other work, of each thread by device
 
@@ -37,6 +41,34 @@ def future(tensors):
     return torch.futures.Future(devices=sorted(devices, key=str)) if devices else torch.futures.Future()
 
 
+@functools.lru_cache(maxsize=None)
+def _driver():
+    """The one that libsummand opens, as torch has no such call; None: there is none, as on AMD's devices."""
+    try:
+        return ctypes.CDLL(os.environ.get("SUMMAND_CUDA_DRIVER") or "libcuda.so.1")
+    except OSError:
+        return None
+
+
+def _exchange_mode(mode):
+    """That of this thread; returns what it was."""
+    before = ctypes.c_int(mode)
+    return before.value if _driver().cuThreadExchangeStreamCaptureMode(ctypes.byref(before)) == 0 else GLOBAL
+
+
+@contextlib.contextmanager
+def _relaxed():
+    """No graph that the program captures meanwhile has anything to do with what is done here, nor is spoiled by it."""
+    if _driver() is None:
+        yield
+        return
+    before = _exchange_mode(RELAXED)
+    try:
+        yield
+    finally:
+        _exchange_mode(before)
+
+
 @contextlib.contextmanager
 def beside(tensors):
     """In a stream of its own on the device of the tensors: what is done there is over at the end, as the processor sees it."""
@@ -45,12 +77,13 @@ def beside(tensors):
         yield
         return
     known = _sides.__dict__
-    if str(device) not in known:
-        known[str(device)] = torch.cuda.Stream(device)
-    side = known[str(device)]
-    with torch.cuda.stream(side):
-        yield
-    side.synchronize()
+    with _relaxed():
+        if str(device) not in known:
+            known[str(device)] = torch.cuda.Stream(device)
+        side = known[str(device)]
+        with torch.cuda.stream(side):
+            yield
+        side.synchronize()
 
 
 def copy(pairs):
