@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@
 #include "tests/unit/allreduce/fixture.h"
 #include "worker/nccl_plugin/abi/log.h"
 #include "worker/nccl_plugin/collnet/collnet.h"
+#include "worker/nccl_plugin/collnet/comm.h"
 
 enum { NODES = 2, ROUNDS = 200, PARTS = 2, PART = 3000, LARGE = 256 << 10 /* which loops share */ };
 
@@ -181,6 +183,38 @@ static void *have_memory_taken_away(void *arg)
 	return NULL;
 }
 
+/* It has ended, and test() has not been asked. */
+static void await_end(const struct smd_coll_request *request)
+{
+	for (unsigned i = 0; i < request->nparts; i++) {
+		while (!smd_request_test(request->parts[i])) {
+			sched_yield();
+		}
+	}
+}
+
+static void *give_back_before_the_test(void *arg)
+{
+	struct node *node = arg;
+	uint8_t own[PART];
+	void *mhandle;
+	void *request;
+
+	node_connect(node);
+	memset(own, node->rank, sizeof(own));
+	memset(node->parts, 7, sizeof(node->parts));
+	mhandle = node_register(node, node->parts, sizeof(node->parts));
+	request = allgather(node, own, mhandle);
+	await_end(request);
+	CHECK(smd_collnet_deregister(node->comm, mhandle) == NCCL_SUCCESS);
+	check_gathered(node, 0);
+	memset(node->parts, 7, sizeof(node->parts)); /* nobody writes them any more */
+	CHECK(finish(request) == NCCL_SUCCESS);
+	CHECK(node->parts[0][0] == 7 && node->parts[1][0] == 7);
+	CHECK(smd_collnet_close(node->comm) == NCCL_SUCCESS);
+	return NULL;
+}
+
 /* ---- tests ---- */
 
 static void run(void *(*progress)(void *))
@@ -223,6 +257,13 @@ static void memory_in_use_is_given_back_while_operations_are_tested(void **state
 	}
 }
 
+/* Several parts are written when an operation is tested, or before their memory goes. */
+static void memory_is_given_back_after_the_end_and_before_the_test(void **state)
+{
+	(void)state;
+	run(give_back_before_the_test);
+}
+
 int main(void)
 {
 	static const struct smd_server_config config = {
@@ -230,6 +271,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(other_memory_is_given_back_beside_traffic),
 		cmocka_unit_test(memory_in_use_is_given_back_while_operations_are_tested),
+		cmocka_unit_test(memory_is_given_back_after_the_end_and_before_the_test),
 	};
 	int ret;
 

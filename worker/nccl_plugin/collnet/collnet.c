@@ -227,7 +227,8 @@ static struct share window_share(const struct coll_window *window, unsigned node
 	return (struct share){begin - window->offset, end > begin ? end - begin : 0};
 }
 
-/* Several parts are copied, which a GPU's memory is not for; NCCL's come as one. */
+/* Several parts are copied, which a GPU's memory is not for; NCCL's come as one (coll_net.cc, 2.21
+ * to 2.30). */
 static int parts_check(struct smd_coll *coll, const struct coll_window *window, int nparts,
 	const struct nccl_sge_v9 *parts)
 {
@@ -429,16 +430,6 @@ int smd_collnet_reduce_support(int dtype, int op, int *supported)
 
 /* ---- ending ---- */
 
-static void request_scatter(const struct smd_coll_request *request)
-{
-	const uint8_t *from = request->between;
-
-	for (unsigned i = 0; i < request->nscatter; i++) {
-		memcpy(request->scatter[i].address, from, request->scatter[i].size);
-		from += request->scatter[i].size;
-	}
-}
-
 /*
  * A request is never done at its first test(). NCCL's receiving side (recvProxyProgress() in coll_net.cc, 2.13 to 2.30) tells
  * the GPU that all results are there of which it knows, though it has told only of the oldest where it is; the GPU then reads
@@ -465,7 +456,7 @@ static int request_end(struct smd_coll_request *request, int *size)
 	if (ret) {
 		(void)coll_fail(request->coll, ret, smd_error_message());
 	} else {
-		request_scatter(request);
+		smd_coll_scatter(request);
 	}
 	if (size) {
 		*size = (int)request->bytes;

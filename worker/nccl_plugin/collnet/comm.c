@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "worker/libsummand/group.h"
 #include "worker/nccl_plugin/abi/loss.h"
@@ -73,6 +74,17 @@ int smd_coll_wait(struct smd_coll_request *request)
 	return err;
 }
 
+void smd_coll_scatter(struct smd_coll_request *request)
+{
+	const uint8_t *from = request->between;
+
+	for (unsigned i = 0; i < request->nscatter; i++) {
+		memcpy(request->scatter[i].address, from, request->scatter[i].size);
+		from += request->scatter[i].size;
+	}
+	request->nscatter = 0;
+}
+
 /* Addresses would not tell: NCCL gives memory back late, when other memory may be at them. */
 static bool request_uses(const struct smd_coll_request *request, const void *registration)
 {
@@ -127,6 +139,12 @@ bool smd_coll_abandon(struct smd_coll *coll, const void *registration)
 	for (unsigned i = 0; i < SMD_COLLNET_REQUESTS && uses; i++) {
 		while (request_is_open(&coll->requests[i])) {
 			sched_yield();
+		}
+	}
+	/* What came and test() has not seen yet cannot be put there later. */
+	for (unsigned i = 0; registration && i < SMD_COLLNET_REQUESTS; i++) {
+		if (request_uses(&coll->requests[i], registration)) {
+			smd_coll_scatter(&coll->requests[i]);
 		}
 	}
 	return uses;

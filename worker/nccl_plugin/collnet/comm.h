@@ -70,6 +70,9 @@ void smd_coll_give(struct smd_coll_request *request);
  * failed. */
 int smd_coll_wait(struct smd_coll_request *request);
 
+/* What came in one piece is put where it must go, once; of one that failed that is anything. */
+void smd_coll_scatter(struct smd_coll_request *request);
+
 /*
  * If operations in flight were begun with that registration (NULL: whatever they use), the
  * communicator fails; returns when nobody touches its memory any more. Whether it did fail. The
