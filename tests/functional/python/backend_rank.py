@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 import summand.backend  # noqa: F401 (registers it)
 
 TYPES = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64]
+WIDER = {torch.float16: torch.float32}  # what not every gloo knows, and what has the same small numbers
 OPS = [dist.ReduceOp.SUM, dist.ReduceOp.PRODUCT, dist.ReduceOp.MIN, dist.ReduceOp.MAX]
 
 
@@ -29,16 +30,16 @@ def same(name, ours, reference):
 def collectives(rank, size, gloo):
     for dtype in TYPES:
         for op in OPS:
-            ours, reference = values(rank, dtype), values(rank, dtype)
+            ours, reference = values(rank, dtype), values(rank, WIDER.get(dtype, dtype))
             dist.all_reduce(ours, op)
             dist.all_reduce(reference, op, group=gloo)
-            same(f"all_reduce {dtype} {op}", ours, reference)
+            same(f"all_reduce {dtype} {op}", ours, reference.to(dtype))
             root = int(dtype == torch.int32) + 1
-            ours, reference = values(rank, dtype), values(rank, dtype)
+            ours, reference = values(rank, dtype), values(rank, WIDER.get(dtype, dtype))
             dist.reduce(ours, root, op)
             dist.reduce(reference, root, op, group=gloo)
             if rank == root:
-                same(f"reduce {dtype} {op}", ours, reference)
+                same(f"reduce {dtype} {op}", ours, reference.to(dtype))
             else:
                 same("reduce, not the root", ours, values(rank, dtype))
         tensor = values(rank, dtype)
@@ -90,7 +91,8 @@ def conjugated(rank, size):
     start = torch.arange(4.) + 1 + (rank + 1j)
     root = torch.arange(4.) + 1 - 1j
     for given in start.conj(), start.conj().resolve_conj():
-        dist.broadcast(given, 0)
+        # By torch since 2026 no program comes to this: dist.broadcast() refuses what is conjugated.
+        dist.distributed_c10d._get_default_group().broadcast([given], dist.BroadcastOptions()).wait()
         same("broadcast of what is conjugated", given, root)
     negated = torch._neg_view(torch.arange(4.) + rank)
     dist.all_reduce(negated)

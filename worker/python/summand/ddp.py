@@ -28,7 +28,7 @@ DTYPES = {torch.int8: 0, torch.uint8: 1, torch.int32: 2, torch.int64: 4, torch.f
           torch.float64: 8, torch.bfloat16: 9}
 BYTES = torch.uint8  # as which what is only moved may be of any type
 WIRES = {"float32": 7, "bf16": 9, "fp16": 6}  # what float32 may be sent as
-GLOO_DTYPES = DTYPES.keys() - {torch.bfloat16}  # what gloo's collectives know
+GLOO_DTYPES = DTYPES.keys() - {torch.float16, torch.bfloat16}  # what gloo's collectives know, in every torch
 NARROW = {9: torch.bfloat16, 6: torch.float16}
 WIRE_LEAST = 1024  # elements, as in libsummand
 LATE_TEXT_MAX = 512  # bytes, as there
