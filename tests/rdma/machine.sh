@@ -8,6 +8,7 @@
 #   job            the digits job with its reduction server over RDMA: it trains as over TCP, to the same weights
 #   fabric         a network that drops RDMA's packets, and small and large MTUs, by defaults; tools/rdma-fabric has more
 #   nccl_collnet   CollNet: scenarios of tests/nccl_proxy/collnet_driver.c with servers on an RDMA device
+#   nccl_rails     CollNet over two cards of each node: each carries its share over RDMA, and reaches the server by its own network
 #   nccl_net       the NCCL plugin's point-to-point network: the driver of functional.nccl_net, and what it does
 #                  where the other end has no RDMA
 #
@@ -53,6 +54,7 @@ arguments_of() {
 		echo "--add=$build/share"
 		;;
 	nccl_collnet) needs tests/collnet_driver bin/summand-reduction-server && echo "--add=$build/lib" ;;
+	nccl_rails) needs tests/vertex_worker bin/summand-reduction-server && echo "--add=$build/lib" ;;
 	nccl_net) needs tests/net_driver && echo "--add=$build/lib" ;;
 	esac
 }
