@@ -3,6 +3,7 @@ are made of. All of it on the device that SUMMAND_TEST_DEVICE names, as tools/gp
 
 import functools
 import os
+import time
 
 import torch
 import torch.distributed as dist
@@ -116,6 +117,30 @@ def distributed_tensors(size):
     assert torch.allclose(product.full_tensor(), whole.t() @ whole, atol=1e-5)
 
 
+def beside_a_capture(rank):
+    """Operations that end while a graph is captured, in the mode by default, leave it alone. Rank 0 captures; the others begin then."""
+    store = dist.distributed_c10d._get_default_store()
+    mine, column, bits, captured = torch.ones(1 << 20), torch.ones(64, 32).t(), torch.ones(1, dtype=torch.int64), torch.zeros(8)
+    if rank:
+        store.wait(["captures"])
+    works = [dist.all_reduce(mine, async_op=True), dist.all_reduce(column, async_op=True),
+             dist.all_reduce(bits, dist.ReduceOp.BOR, async_op=True)]
+    ends = [work.get_future() for work in works]
+    if rank == 0:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            store.set("captures", "yes")
+            while not all(end.done() for end in ends):  # nobody may wait in a stream that is captured
+                time.sleep(0.001)
+            captured.add_(1)
+        graph.replay()
+        assert torch.equal(captured, torch.ones(8))
+    for work in works:
+        work.wait()
+    assert torch.equal(mine, torch.full((1 << 20,), float(dist.get_world_size())))
+    assert torch.equal(column, torch.full((32, 64), float(dist.get_world_size()))) and bits.item() == 1
+
+
 def main():
     dist.init_process_group("summand", device_id=DEVICE if DEVICE.type == "cuda" else None)
     assert not dist.group.WORLD._get_backend(torch.device("cuda", 0)).supports_splitting  # as it is asked then
@@ -126,6 +151,8 @@ def main():
     messages(rank, size)
     functional_collectives(rank, size)
     distributed_tensors(size)
+    if DEVICE.type == "cuda":
+        beside_a_capture(rank)
     dist.barrier()
     dist.destroy_process_group()
 
