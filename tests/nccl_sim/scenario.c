@@ -270,6 +270,26 @@ static void registered(const struct smd_rank *rank, ncclComm_t communicator)
 	}
 }
 
+/* ---- whole: as much of it as NCCL makes one operation of ---- */
+
+/* From one part to another: in place NCCL up to 2.27 does not register a chain's. */
+static void whole(const struct smd_rank *rank, ncclComm_t communicator)
+{
+	size_t bytes = (size_t)1 << 30;
+	size_t count = bytes / sizeof(float);
+	float *memory = smd_rank_allocate(2 * bytes);
+	void *handle;
+
+	SMD_NCCL(ncclCommRegister(communicator, memory, 2 * bytes, &handle));
+	smd_rank_fill(rank, memory, count);
+	SMD_NCCL(ncclAllReduce(
+		memory, memory + count, count, ncclFloat, ncclSum, communicator, rank->stream));
+	smd_rank_finish(rank);
+	smd_rank_check("whole", memory + count, count, all_ranks(rank));
+	SMD_NCCL(ncclCommDeregister(communicator, handle));
+	SMD_CUDA(cudaFree(memory));
+}
+
 /* ---- graph: sums that are captured once and launched again and again ---- */
 
 enum { TURNS = 3 };
@@ -438,6 +458,7 @@ static const struct scenario {
 	{"several", several},
 	{"group", group},
 	{"registered", registered},
+	{"whole", whole},
 	{"graph", graph},
 	{"sums", two_sizes},
 	{"lost", lost},

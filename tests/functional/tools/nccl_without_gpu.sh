@@ -33,6 +33,7 @@ says 2 'one of collectives' "$scratch" sum
 says 2 'must be 2 to 16, got "1"' "$scratch" --nodes=1
 says 2 'number of seconds, got ""' "$scratch" --limit=
 says 2 'registered needs --rdma' "$scratch" registered
+says 2 'whole needs --rdma' "$scratch" whole
 says 77 "has no makefiles/version.mk" "$scratch" "--build=$build"
 says 77 "must be 2.19 to 2.30, got 2.18.6" "$scratch/2.18" "--build=$build"
 CUDA_HOME=$scratch says 77 "CUDA 13's headers must be in $scratch/include, got none" "$scratch/2.28" "--build=$build"
