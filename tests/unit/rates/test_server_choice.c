@@ -81,7 +81,7 @@ static unsigned run(struct network *network, struct smd_server_choice *choice, u
 	while (*now_ns < end_ns) {
 		double ms = time_ms(network, choice->without) *
 			    (1 + network->noise * draw(network));
-		unsigned server;
+		unsigned server = 0;
 		double last = last_of(network, choice->without, &server);
 
 		*now_ns += (uint64_t)(ms * 1e6);
