@@ -442,38 +442,51 @@ static int staged_locate(struct smd_request *operation, struct smd_device_locati
 	return ret;
 }
 
-int smd_path_staged_prepare(struct smd_request *operation, struct smd_error *error)
+/* Why an operation on such memory does not start. */
+static int staged_refuse(struct smd_request *operation, int ret, const struct smd_error *why,
+	struct smd_error *error)
 {
-	bool follows = operation->comm->stream != SMD_STREAM_NONE;
-	struct smd_error why = {""};
-	struct smd_device_location location;
-	struct smd_fence *fence = NULL;
-	int ret;
-
-	if (operation->count == 0) {
-		return 0;
-	}
-	ret = staged_locate(operation, &location, &why);
-	if (ret == 0 && location.ordinal < 0) {
-		return 0;
-	}
-	if (ret == 0) {
-		operation->path = &path_staged;
-		ret = smd_staging_take_device(staging_of(operation), &location,
-			operation->count * operation->element_bytes, &operation->device,
-			follows ? &fence : NULL, &why);
-	}
-	if (ret == 0 && fence) {
-		ret = staged_set_fence(operation, fence, &why);
-	}
 	if (ret == -EINVAL) {
 		return smd_error_set(error, EINVAL, "%s in group %s: %s",
 			smd_collective_name(operation->collective), operation->comm->group,
-			why.text);
+			why->text);
 	}
-	if (ret) {
-		smd_comm_fault_device(operation->comm, ret, &why);
-		smd_error_set(error, -ret, "%s", why.text);
-	}
+	smd_comm_fault_device(operation->comm, ret, why);
+	smd_error_set(error, -ret, "%s", why->text);
 	return ret;
+}
+
+int smd_path_staged_choose(struct smd_request *operation, struct smd_device_location *location,
+	struct smd_error *error)
+{
+	struct smd_error why = {""};
+	int ret = operation->count ? staged_locate(operation, location, &why) : 0;
+
+	if (ret) {
+		return staged_refuse(operation, ret, &why, error);
+	}
+	if (operation->reads_device || operation->writes_device) {
+		operation->path = &path_staged;
+	}
+	return 0;
+}
+
+int smd_path_staged_prepare(struct smd_request *operation,
+	const struct smd_device_location *location, struct smd_error *error)
+{
+	bool follows = operation->comm->stream != SMD_STREAM_NONE;
+	struct smd_error why = {""};
+	struct smd_fence *fence = NULL;
+	int ret;
+
+	if (operation->path != &path_staged) {
+		return 0;
+	}
+	ret = smd_staging_take_device(staging_of(operation), location,
+		operation->count * operation->element_bytes, &operation->device,
+		follows ? &fence : NULL, &why);
+	if (ret == 0 && fence) {
+		ret = staged_set_fence(operation, fence, &why);
+	}
+	return ret ? staged_refuse(operation, ret, &why, error) : 0;
 }

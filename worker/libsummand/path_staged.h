@@ -25,11 +25,14 @@
 #include "worker/libsummand/operation.h"
 
 /*
- * On the caller's thread, before the operation starts: finds out whose memory its buffers are, and
- * if a device's, makes this its path and sets the fence. 0 or -errno with a text; what is not
- * -EINVAL fails the communicator too.
+ * On the caller's thread, before the operation starts. First whose memory its buffers are is found
+ * out, and if a device's, this is made its path. Then it gets the device's stages, and its fence. 0
+ * or -errno with a text; what is not -EINVAL fails the communicator too.
  */
-int smd_path_staged_prepare(struct smd_request *operation, struct smd_error *error);
+int smd_path_staged_choose(struct smd_request *operation, struct smd_device_location *location,
+	struct smd_error *error);
+int smd_path_staged_prepare(struct smd_request *operation,
+	const struct smd_device_location *location, struct smd_error *error);
 
 /* On the owner: the flow's lane is closed, and what it holds of stages is given back. */
 void smd_path_staged_abandon_flow(struct smd_flow *flow);

@@ -86,27 +86,34 @@ static int check_operation(const struct smd_request *operation, struct smd_error
 	return check_buffers(operation, what, error);
 }
 
-/* The path that suits the memory of its buffers. 0 or -errno with a text. */
-static int choose_path(struct smd_request *operation, struct smd_error *error)
+/* The path that suits the memory of its buffers, and where that is if a device's. 0 or -errno with
+ * a text. */
+static int choose_path(struct smd_request *operation, struct smd_device_location *location,
+	struct smd_error *error)
 {
 	if (smd_path_direct_takes(operation)) {
 		return 0;
 	}
 	operation->path = &smd_path_host;
-	return operation->comm->context->staging.ops ? smd_path_staged_prepare(operation, error)
-						     : 0;
+	return operation->comm->context->staging.ops
+		       ? smd_path_staged_choose(operation, location, error)
+		       : 0;
 }
 
+/* What of its memory is the host's, wherever the other buffer is. */
 static int check_memory(const struct smd_request *operation, struct smd_error *error)
 {
 	const struct smd_comm *comm = operation->comm;
 	struct smd_known_memory *known = &comm->context->known;
 	size_t bytes = operation->count * operation->element_bytes;
-	bool sends = smd_collective_sends(operation->collective, operation->root, comm->rank);
-	bool receives = smd_collective_receives(operation->collective, operation->root, comm->rank);
+	bool sends = smd_collective_sends(operation->collective, operation->root, comm->rank) &&
+		     !operation->reads_device;
+	bool receives =
+		smd_collective_receives(operation->collective, operation->root, comm->rank) &&
+		!operation->writes_device;
 	bool in_place = receives && operation->send == operation->recv; /* may be read, too */
 
-	if (bytes == 0 || operation->path != &smd_path_host) {
+	if (bytes == 0) {
 		return 0;
 	}
 	if (sends && !in_place && !smd_known_memory_is_readable(known, operation->send, bytes)) {
@@ -124,6 +131,20 @@ static int check_memory(const struct smd_request *operation, struct smd_error *e
 			(void *)operation->recv);
 	}
 	return 0;
+}
+
+/* Chooses its path, and prepares it, once its memory is known to be what it must. */
+static int find_path(struct smd_request *operation, struct smd_error *error)
+{
+	struct smd_device_location location = {.ordinal = -1};
+	int ret = choose_path(operation, &location, error);
+
+	ret = ret ? ret : check_memory(operation, error);
+	ret = ret ? ret : smd_path_staged_prepare(operation, &location, error);
+	if (ret == 0) {
+		smd_path_narrow_choose(operation);
+	}
+	return ret;
 }
 
 /* What a caller asks for. */
@@ -172,13 +193,7 @@ static int request_create(struct smd_comm *comm, const struct request_shape *sha
 	};
 	ret = check_operation(request, &error);
 	if (ret == 0) {
-		ret = choose_path(request, &error);
-	}
-	if (ret == 0) {
-		ret = check_memory(request, &error);
-	}
-	if (ret == 0) {
-		smd_path_narrow_choose(request);
+		ret = find_path(request, &error);
 	}
 	if (ret == 0 &&
 		(smd_segments_make(request) || (handle && !(*handle = smd_handle_make(request))))) {

@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include "tests/unit/cuda/device_pool.h"
@@ -156,6 +157,47 @@ static void memory_that_is_mapped_in_pieces_is_one_buffer(void **state)
 	device_run(mapped_memory, NULL);
 }
 
+/* ---- memory of the host beside it ---- */
+
+/* A page in the middle of what is the host's cannot be used, and the other buffer is the device's:
+ * nothing has been sent by then, and the communicator goes on. */
+static void pass_a_hole_with_device_memory(struct pool_rank *rank)
+{
+	enum { PAGE = 4096, BYTES = 16 * PAGE, COUNT = BYTES / sizeof(int32_t) };
+	int32_t *holed =
+		mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	CUstream stream = gpu_stream_create(CU_STREAM_NON_BLOCKING);
+	struct buffer buffer;
+
+	CHECK(holed != MAP_FAILED);
+	CHECK(mprotect((char *)holed + 8 * PAGE, PAGE, PROT_NONE) == 0);
+	buffer_create(&buffer, true, COUNT, rank->rank + 1);
+	for (int i = 0; rank->rank == 0 && i < 2; i++) {
+		smd_comm_set_stream(rank->comm, i == 0 ? SMD_STREAM_NONE : stream);
+		CHECK(smd_allreduce(rank->comm, holed, buffer.data, COUNT, SMD_INT32, SMD_SUM) ==
+			-EFAULT);
+		CHECK(strstr(
+			smd_error_message(), "send must be memory that this process can read"));
+		CHECK(smd_allreduce(rank->comm, buffer.data, holed, COUNT, SMD_INT32, SMD_SUM) ==
+			-EFAULT);
+		CHECK(strstr(
+			smd_error_message(), "recv must be memory that this process can write"));
+	}
+	CHECK(smd_allreduce(rank->comm, buffer.data, buffer.data, COUNT, SMD_INT32, SMD_SUM) == 0);
+	buffer_end(&buffer, SUM);
+	gpu_stream_destroy(stream);
+	munmap(holed, BYTES);
+}
+
+static void a_hole_in_the_hosts_memory_is_found(void **state)
+{
+	(void)state;
+	device_run(pass_a_hole_with_device_memory, NULL);
+	device_transport = "shm"; /* where a processor copies it */
+	device_run(pass_a_hole_with_device_memory, NULL);
+	device_transport = "tcp";
+}
+
 /* ---- what is pinned ---- */
 
 enum { STAGE = 16384, MIB = 1 << 20 };
@@ -291,6 +333,7 @@ static const struct CMUnitTest tests[] = {
 	TEST(memory_that_cannot_be_known_is_refused),
 	TEST(memory_of_a_pool_is_the_devices),
 	TEST(memory_that_is_mapped_in_pieces_is_one_buffer),
+	TEST(a_hole_in_the_hosts_memory_is_found),
 	TEST(the_pool_of_stages_grows_with_what_is_asked_of_it),
 	TEST(a_pool_that_cannot_grow_goes_on_as_it_is),
 	TEST(an_operation_goes_on_while_another_one_pins),
