@@ -227,7 +227,7 @@ int smd_broadcast(smd_comm *comm, void *buffer, size_t count, enum smd_dtype dty
 /*
  * The same without blocking. The buffers belong to the library until the request is done: what is
  * sent must not change, what is received must not be read. Every started request must be waited
- * for, once. Of host memory that was not passed before the call brings in all pages, as touching
+ * for, once. Of host memory that was not passed before, the call brings in all pages, as touching
  * them would.
  */
 int smd_allreduce_start(smd_comm *comm, const void *send, void *recv, size_t count,

@@ -83,7 +83,7 @@ static int make_file(void)
 					 : fd;
 }
 
-/* To make or write a file that is longer than the process may have ends it. */
+/* To make a file that is longer than the process may have ends it. */
 static int check_limit(uint32_t ring, struct smd_error *error)
 {
 	struct rlimit limit;
