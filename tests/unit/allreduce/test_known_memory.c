@@ -1,6 +1,6 @@
 /*
- * What the kernel is asked of callers' buffers, and how often. Calls into it are the test's, so that
- * buffers need not be there, and kernels may be old or their calls forbidden.
+ * What the kernel is asked of callers' buffers, and how often. Calls into it are the test's, so
+ * that buffers need not be there, and kernels may be old or their calls forbidden.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -116,8 +116,8 @@ static size_t asked_for(void)
 	return bytes;
 }
 
-/* The kernel keeps the process's mappings as they are while it brings in pages: 0.3 s a GiB, in which
- * a thread that allocates would stand still, and with it the heartbeat. */
+/* The kernel keeps the process's mappings as they are while it brings in pages: 0.3 s a GiB, in
+ * which a thread that allocates would stand still, and with it the heartbeat. */
 static void others_may_map_memory_meanwhile(void **state)
 {
 	(void)state;
