@@ -27,5 +27,11 @@ class Rounds:
         for size, result in results.items():
             self.found.setdefault(size, []).append(result)
 
+    def algorithms(self):
+        """Those that were nearly the best for some size in any round; None: there was none yet. A single round says too little to
+        leave one out that the next would have as the best."""
+        near = {name for results in self.found.values() for result in results for name in result.get("near", [])}
+        return near or None
+
     def combined(self):
         return {size: combine(results) for size, results in self.found.items()}

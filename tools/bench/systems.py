@@ -17,6 +17,7 @@ SERVER_PORT = 2222
 PLAIN_PORT = 2223
 PATIENCE_S = 120
 FIRST_WARMUPS = 5       # of a program that begins, as summand-perf has with --iters
+NEAR = 1.25              # a round's times differ by so much
 LARGE = 32 << 20        # from here one warm-up is enough: nothing is on trial but chunks
 MPI_ALGORITHMS = {4: "ring", 3: "recursive_doubling", 6: "rabenseifner", 5: "segmented_ring",
                   1: "basic_linear", 2: "nonoverlapping"}
@@ -124,7 +125,7 @@ class Summand:
             if not line.startswith("ready"):
                 raise Failed(f"summand-reduction-server: must be ready, got {line!r}")
 
-    def measure(self, sizes, say, before=None):
+    def measure(self, sizes, say, algorithms=None):
         """By size: time, algorithm and processor time. What was measured before makes no difference."""
         results = {}
         try:
@@ -208,11 +209,11 @@ class Peer:
     def __init__(self, setup, nodes):
         self.setup, self.nodes = setup, nodes
 
-    def measure(self, sizes, say, before=None):
-        """By size: time, algorithm and processor time. After a first round only the algorithms that were the best
-        in those before are run."""
-        best, notes = {}, []
-        for variant in self.variants() if before is None else sorted({row["algorithm"] for row in before.values()}):
+    def measure(self, sizes, say, algorithms=None):
+        """By size: time, algorithm and processor time, and which algorithms were nearly as fast: a first round runs all, and
+        others those that were for some size in any round before."""
+        best, times, notes = {}, {}, []
+        for variant in self.variants() if algorithms is None else sorted(algorithms):
             plan = self.plan(sizes, best)
             try:
                 rows, share = watch.undisturbed(
@@ -224,12 +225,15 @@ class Peer:
                 continue
             for row in rows:
                 size, us = row["bytes"], row.get("median_us")
+                times.setdefault(size, {})[variant] = us or row["given_up_us"]
                 if us and us < best.get(size, {"us": us + 1})["us"]:
                     best[size] = {"us": us, "p95_us": row["p95_us"], "algorithm": variant, "iters": row["iters"],
                                   "verified": True, "rank_s_per_gb": row["cpu_us"] / size * 1e3, "lost": share,
                                   "server_s_per_gb": row.get("server_s_per_gb", 0)}
         if len(best) < len(sizes):
             raise Failed(f"{self.name}: must measure {len(sizes)} sizes, got {len(best)}: {'; '.join(notes)}")
+        for size, row in best.items():
+            row["near"] = sorted(variant for variant, us in times[size].items() if us <= NEAR * row["us"])
         return best
 
     def run_plans(self, variant, plan):
