@@ -3,9 +3,9 @@
 
     tools/bench/memory_traffic.py [--ranks=8] [--cache=32M] [--queue=256K]
 
-Prints a table over the size of chunks and the window, for TCP and RDMA, one of a worker whose tensors are not in
-the cache, path by path, and one of a worker whose operations go from rank to rank (specs/design/fast-networks.md). The cache is whole, keeps what was used last, and takes what the
-network card writes.
+Prints a table over the size of chunks and the window, for TCP and RDMA, a line of a worker whose tensors are not in the
+cache, path by path, and one of such a worker whose operations go from rank to rank (specs/design/fast-networks.md). The
+cache is whole, keeps what was used last, and takes what the network card writes.
 """
 
 import collections
@@ -16,7 +16,7 @@ UNITS = {"K": 1 << 10, "M": 1 << 20}
 CHUNKS = [64 << 10, 128 << 10, 256 << 10, 512 << 10]
 WINDOWS = [1, 2, 4, 8]
 WORKER_PATHS = ["tcp", "narrow", "rdma"]
-PIECE = 256 << 10
+PIECE = 256 << 10          # of an exchange (worker/libsummand/exchange_piece.h)
 ROUNDS = 3     # through all slots before it counts, and as many that count
 
 

@@ -62,32 +62,29 @@ static void remember(
 	pthread_mutex_unlock(&known->lock);
 }
 
-bool smd_known_memory_is_readable(struct smd_known_memory *known, const void *memory, size_t bytes)
+/* What is between the ends of a buffer whose ends may be used. */
+static bool is_usable_throughout(
+	struct smd_known_memory *known, void *memory, size_t bytes, bool to_be_written)
 {
-	if (!smd_host_memory_is_readable(memory, bytes)) {
-		return false;
-	}
-	if (bytes <= SMD_HOST_PAGE_LEAST || is_known(known, memory, bytes, false)) {
+	if (bytes <= SMD_HOST_PAGE_LEAST || is_known(known, memory, bytes, to_be_written)) {
 		return true;
 	}
-	if (!smd_host_memory_is_readable_throughout(memory, bytes)) {
+	if (to_be_written ? !smd_host_memory_is_writable_throughout(memory, bytes)
+			  : !smd_host_memory_is_readable_throughout(memory, bytes)) {
 		return false;
 	}
-	remember(known, memory, bytes, false);
+	remember(known, memory, bytes, to_be_written);
 	return true;
+}
+
+bool smd_known_memory_is_readable(struct smd_known_memory *known, const void *memory, size_t bytes)
+{
+	return smd_host_memory_is_readable(memory, bytes) &&
+	       is_usable_throughout(known, (void *)(uintptr_t)memory, bytes, false);
 }
 
 bool smd_known_memory_is_writable(struct smd_known_memory *known, void *memory, size_t bytes)
 {
-	if (!smd_host_memory_is_writable(memory, bytes)) {
-		return false;
-	}
-	if (bytes <= SMD_HOST_PAGE_LEAST || is_known(known, memory, bytes, true)) {
-		return true;
-	}
-	if (!smd_host_memory_is_writable_throughout(memory, bytes)) {
-		return false;
-	}
-	remember(known, memory, bytes, true);
-	return true;
+	return smd_host_memory_is_writable(memory, bytes) &&
+	       is_usable_throughout(known, memory, bytes, true);
 }

@@ -160,9 +160,9 @@ void smd_shm_memory_free(struct shm_memory *memory)
 	smd_shared_bytes_take(memory->counted);
 	if (memory->bytes) {
 		munmap(memory->bytes, memory->length);
-	}
-	if (memory->bytes && memory->file >= 0) {
-		smd_shm_memory_passed(memory);
+		if (memory->file >= 0) {
+			close(memory->file);
+		}
 	}
 	*memory = (struct shm_memory){NULL, 0, 0, 0, -1};
 }

@@ -27,9 +27,9 @@ uint32_t smd_shm_memory_reserve(struct shm_memory *memory);
 /* Whether a ring may be so long. */
 bool smd_shm_memory_is_ring(uint32_t bytes);
 
-/* Makes memory, and keeps the descriptor that stands for it until another process has that. 0 or
- * -errno with a text. */
+/* Makes memory, and keeps the descriptor that stands for it. 0 or -errno with a text. */
 int smd_shm_memory_make(struct shm_memory *memory, uint32_t ring, struct smd_error *error);
+/* The other process has the descriptor, which is closed here. */
 void smd_shm_memory_passed(struct shm_memory *memory);
 
 /* Maps what another process has made, and closes nothing. 0 or -errno with a text: -EPROTO if it is

@@ -227,8 +227,8 @@ static struct share window_share(const struct coll_window *window, unsigned node
 	return (struct share){begin - window->offset, end > begin ? end - begin : 0};
 }
 
-/* Several parts are copied, which a GPU's memory is not for; NCCL's come as one (coll_net.cc, 2.21
- * to 2.30). */
+/* Several parts are copied, which a GPU's memory is not for; NCCL's come as one (coll_net.cc of
+ * 2.21.5 to 2.24, 2.26.6 and 2.30.7). */
 static int parts_check(struct smd_coll *coll, const struct coll_window *window, int nparts,
 	const struct nccl_sge_v9 *parts)
 {
