@@ -227,7 +227,9 @@ static const char *greeting_lacks(const struct smd_greeting *greeting)
 	case AWAITS_HELLO:
 		break;
 	}
-	return greeting->lane->opening ? "it is still being made" : "it has not said HELLO";
+	return !greeting->lane->opening ? "it has not said HELLO"
+	       : greeting->lane->made   ? "its first message has not come"
+					: "it is still being made";
 }
 
 /* Closes the eldest of too many that can go; the new one, if none can. */
@@ -245,7 +247,7 @@ static void greeter_make_room(struct smd_greeter *greeter, struct smd_greeting *
 
 		n++;
 		of_host += same;
-		if (!greeting->lane->opening) {
+		if (!greeting->lane->opening || greeting->lane->made) {
 			eldest = greeting;
 			eldest_of_host = same ? greeting : eldest_of_host;
 		}

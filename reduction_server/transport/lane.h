@@ -162,7 +162,10 @@ struct smd_lane {
 	const struct smd_transport_ops *ops;
 	struct smd_lane_counts counts;
 	uint64_t heard_ns; /* when something of these was received last; 0: nothing was yet */
-	bool opening; /* it was accepted and attached, and is still being made: nothing comes yet */
+	/* It was accepted and attached, and is still being made: nothing comes yet, and its
+	 * transport has a patience of its own for that. */
+	bool opening;
+	bool made;         /* this end has done its part of that, and waits for the other */
 	unsigned controls; /* control frames that have not left */
 	bool parts; /* the last ones say why it will be closed, or what has left must arrive: the
 		       other end has about a second to read that, where that needs care */

@@ -2,6 +2,9 @@
  * Makes RDMA lanes with the connection manager: one end resolves the address and the way there and
  * asks, the other is asked, is moved to the loop of the shard that is wanted, and accepts. Both
  * tell where their receive buffers are.
+ *
+ * Who is asked is ready before it accepts, so who has asked sends first: its trial (send.c), which
+ * the other answers by its own. A lane is open for an end when the other end's trial has come.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -104,9 +107,7 @@ static void lane_on_response(struct rdma_lane *lane, const struct smd_verbs_even
 		lane_cannot(lane, ret, "the connection could not be confirmed");
 		return;
 	}
-	event_del(lane->patience);
-	smd_rdma_lane_open(lane);
-	lane->callbacks->on_open(lane->owner);
+	smd_rdma_lane_try(lane); /* for which the rest of its patience is left */
 }
 
 /* What the other end's connection manager refuses by itself, it may take when it is asked again. */
@@ -130,13 +131,17 @@ static void lane_on_rejected(struct rdma_lane *lane, const struct smd_verbs_even
 static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 {
 	struct rdma_lane *lane = arg;
-	char text[64];
+	const unsigned patience_s = lane->loop->settings.connect_s;
+	struct smd_error error = {""};
+	int ret;
 
 	(void)fd;
 	(void)what;
-	snprintf(text, sizeof(text), "no answer over RDMA within %u s",
-		lane->loop->settings.connect_s);
-	smd_rdma_lane_end(lane, -ETIMEDOUT, text);
+	ret = lane->state == RDMA_LANE_TRYING
+		      ? smd_rdma_lane_untried(lane, patience_s, &error)
+		      : smd_error_set(
+				&error, ETIMEDOUT, "no answer over RDMA within %u s", patience_s);
+	smd_rdma_lane_end(lane, ret, error.text);
 }
 
 static void lane_on_unreachable(struct rdma_lane *lane)
@@ -201,7 +206,7 @@ static void lane_on_event(struct rdma_endpoint *endpoint, const struct smd_verbs
 	case RDMA_CM_EVENT_ADDR_CHANGE:
 		smd_rdma_lane_end(lane, -ENETRESET, "the device's network address has changed");
 		break;
-	default: /* ESTABLISHED (who was asked is open since it accepted), TIMEWAIT_EXIT, ... */
+	default: /* ESTABLISHED (who was asked hears it by the trial), TIMEWAIT_EXIT, ... */
 		break;
 	}
 }
@@ -318,7 +323,8 @@ static void lane_tell_unaccepted(struct rdma_lane *lane, int err, const char *te
 static void lane_begin_accept(struct rdma_lane *lane)
 {
 	lane->accepting.number = lane->pair.qp->qp_num;
-	smd_rdma_lane_open(lane);
+	lane->answers = true;
+	smd_rdma_lane_try(lane);
 }
 
 /* On this thread or on the maker's. */
@@ -353,11 +359,10 @@ static void job_accept(struct rdma_job *job)
 		lane->making.unwanted ? -ECANCELED : lane_accept(lane, &lane->accepting.error);
 }
 
-/* From now on the other end owes HELLO. */
-static void lane_is_accepted(struct rdma_lane *lane)
+/* With the other end, whose own patience with its try began before. */
+static unsigned lane_trial_s(const struct rdma_lane *lane)
 {
-	event_del(lane->patience);
-	lane->lane.opening = false;
+	return lane->loop->settings.connect_s + RDMA_LATER_S;
 }
 
 static void job_on_accepted(struct rdma_job *job)
@@ -370,8 +375,9 @@ static void job_on_accepted(struct rdma_job *job)
 	}
 	if (lane->accepting.ret) {
 		lane_cannot_accept(lane, lane->accepting.ret, lane->accepting.error.text);
-	} else {
-		lane_is_accepted(lane);
+	} else if (lane->state == RDMA_LANE_TRYING) { /* else it was heard before */
+		lane->lane.made = true;
+		smd_rdma_lane_be_patient(lane, lane_trial_s(lane) * SMD_SECOND_NS);
 	}
 }
 
@@ -408,11 +414,8 @@ static void lane_on_making_time(evutil_socket_t fd, short what, void *arg)
 
 	(void)fd;
 	(void)what;
-	if (lane->rx_next) { /* it has been heard, so it knows of the lane */
-		lane_is_accepted(lane);
-		return;
-	}
-	ret = smd_rdma_lane_check_making(lane, &error);
+	ret = lane->lane.made ? smd_rdma_lane_untried(lane, lane_trial_s(lane), &error)
+			      : smd_rdma_lane_check_making(lane, &error);
 	if (ret) {
 		lane_cannot_accept(lane, ret, error.text);
 	}

@@ -22,8 +22,7 @@
 #include "reduction_server/transport/rdma/rdma.h"
 #include "reduction_server/wire/message.h"
 
-#define NUMBER_MASK     0xffffffu
-#define OFFERER_LATER_S 2u
+#define NUMBER_MASK 0xffffffu
 /* A carrier's patience with a silent network: longer than outages last, because an end that gives
  * up before the other resets the other's carrier when the network is back. */
 #define CARRIER_SILENT_MS 3600000u
@@ -128,11 +127,10 @@ static const struct smd_lane_callbacks carrier_callbacks = {
 
 /* ---- offers ---- */
 
-/* With the other end. Who answers gives up first, knows why, and tries again; else all that it
- * heard would be that the carrier has ended. */
+/* With the other end. Who answers tries again. */
 static unsigned lane_patience_s(const struct rdma_lane *lane)
 {
-	return lane->loop->settings.connect_s + (lane->answers ? 0 : OFFERER_LATER_S);
+	return lane->loop->settings.connect_s + (lane->answers ? 0 : RDMA_LATER_S);
 }
 
 static uint64_t lane_patience_ns(const struct rdma_lane *lane)
@@ -145,7 +143,7 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 	struct rdma_lane *lane = arg;
 	const unsigned patience_s = lane_patience_s(lane);
 	struct smd_error error = {""};
-	char text[160];
+	int ret;
 
 	(void)fd;
 	(void)what;
@@ -155,15 +153,11 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 		}
 		return;
 	}
-	if (lane->state == RDMA_LANE_OFFERED) {
-		snprintf(text, sizeof(text), "no answer about RDMA within %u s", patience_s);
-	} else {
-		snprintf(text, sizeof(text),
-			"no message of %u bytes has come over RDMA within %u s: the path must pass "
-			"packets of an MTU of %u",
-			(unsigned)SMD_RDMA_BUFFER_SIZE, patience_s, 128u << lane->path.mtu);
-	}
-	smd_rdma_lane_end(lane, -ETIMEDOUT, text);
+	ret = lane->state == RDMA_LANE_TRYING
+		      ? smd_rdma_lane_untried(lane, patience_s, &error)
+		      : smd_error_set(
+				&error, ETIMEDOUT, "no answer about RDMA within %u s", patience_s);
+	smd_rdma_lane_end(lane, ret, error.text);
 }
 
 /* Who offers is a shard, and prepared for its own card. Who answers has lanes to shards of many
@@ -346,21 +340,13 @@ int smd_rdma_offer(struct event_base *base, const struct smd_lane *carrier, unsi
 
 /* ---- joining ---- */
 
-static void lane_try(struct rdma_lane *lane)
-{
-	lane->state = RDMA_LANE_TRYING;
-	if (!lane->answers) {
-		smd_rdma_post_trial(lane);
-	}
-}
-
 static void lane_on_joined(struct rdma_lane *lane, int ret, const char *text)
 {
 	if (ret) {
 		smd_rdma_lane_end(lane, ret, text);
 	} else {
 		smd_rdma_lane_be_patient(lane, lane_patience_ns(lane)); /* with its trial */
-		lane_try(lane);
+		smd_rdma_lane_try(lane);
 	}
 }
 
@@ -387,7 +373,7 @@ int smd_rdma_join(struct smd_lane *outer, struct smd_lane *carrier, const struct
 	if (lane->later) {
 		smd_rdma_lane_join_pair_later(lane, lane_on_joined);
 	} else {
-		lane_try(lane);
+		smd_rdma_lane_try(lane);
 	}
 	return 0;
 }

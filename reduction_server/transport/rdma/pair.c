@@ -310,6 +310,25 @@ int smd_rdma_lane_check_making(struct rdma_lane *lane, struct smd_error *error)
 		lane->loop->settings.connect_s);
 }
 
+/* ---- the trial ---- */
+
+void smd_rdma_lane_try(struct rdma_lane *lane)
+{
+	lane->state = RDMA_LANE_TRYING;
+	if (!lane->answers) {
+		smd_rdma_post_trial(lane);
+	}
+}
+
+int smd_rdma_lane_untried(
+	const struct rdma_lane *lane, unsigned patience_s, struct smd_error *error)
+{
+	return smd_error_set(error, ETIMEDOUT,
+		"no message of %u bytes has come over RDMA within %u s: the path must pass packets "
+		"of an MTU of %u",
+		(unsigned)SMD_RDMA_BUFFER_SIZE, patience_s, 128u << lane->path.mtu);
+}
+
 struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane)
 {
 	return (struct smd_rdma_greeting){

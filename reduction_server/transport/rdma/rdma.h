@@ -42,7 +42,7 @@ enum rdma_lane_state {
 	RDMA_LANE_ROUTING,    /* the way to it */
 	RDMA_LANE_CONNECTING, /* it has been asked */
 	RDMA_LANE_OFFERED,    /* over a carrier: the queue pair is not connected yet */
-	RDMA_LANE_TRYING,     /* it is, and the other end's trial message has not come */
+	RDMA_LANE_TRYING,     /* it is joined, and the other end's trial message has not come */
 	RDMA_LANE_OPEN,
 };
 
@@ -95,8 +95,8 @@ struct rdma_lane {
 	struct rdma_device *device; /* NULL: no device yet */
 	struct rdma_cm_id *id;    /* NULL: made over a carrier, */
 	struct smd_lane *carrier; /* which says when the other end closes; NULL: not ours yet */
-	struct smd_verbs_path path; /* of such a lane: how it is connected */
-	bool answers;               /* the other end has offered first, and tries first */
+	struct smd_verbs_path path; /* how it is connected; by an id: little more than its MTU */
+	bool answers; /* the other end tries first: it has offered first, or asked this one */
 	bool later;                 /* what takes long is left to the loop's maker */
 	struct rdma_making making;
 	struct rdma_accepting accepting;
@@ -108,7 +108,7 @@ struct rdma_lane {
 	unsigned shard;
 	const struct smd_lane_callbacks *callbacks;
 	void *owner;
-	struct event *patience; /* with connecting, or with draining */
+	struct event *patience; /* with connecting, or with draining; NULL: none */
 	char peer[SMD_ADDRESS_TEXT_MAX];
 	int err;           /* the lane is to be ended for this, */
 	bool err_is_flush; /* which is a consequence, and gives way to a cause */
@@ -163,6 +163,10 @@ struct rdma_lane {
 	uint64_t linger_until_ns;
 };
 
+/* So much longer waits for a trial who does not try the lane again: who does gives up first, and
+ * knows why. Else all that it heard would be that the other has closed the lane. */
+#define RDMA_LATER_S 2u
+
 #define RDMA_BUFFERS 32u
 /* Of a lane: for what comes, and as many for what goes. */
 #define SMD_RDMA_BUFFERS_BYTES (2 * RDMA_BUFFERS * SMD_RDMA_BUFFER_SIZE)
@@ -196,6 +200,12 @@ static inline struct rdma_lane *rdma_lane_of_pair(struct rdma_pair *pair)
 	return (struct rdma_lane *)((char *)pair - offsetof(struct rdma_lane, pair));
 }
 
+/* By the connection manager, where its owner awaits no on_open(). */
+static inline bool smd_rdma_was_asked(const struct rdma_lane *lane)
+{
+	return lane->id && lane->answers;
+}
+
 static inline struct rdma_lane *rdma_lane_of(struct smd_lane *lane)
 {
 	return (struct rdma_lane *)lane;
@@ -219,6 +229,11 @@ int smd_rdma_lane_be_patient(struct rdma_lane *lane, uint64_t ns);
 /* The timer of a lane that the maker has: 0 where it is set anew, as others were before it; or
  * -ETIMEDOUT with a text. */
 int smd_rdma_lane_check_making(struct rdma_lane *lane, struct smd_error *error);
+/* It is joined: both ends' trials must come before anything else. */
+void smd_rdma_lane_try(struct rdma_lane *lane);
+/* The other end's has not come within so long: -ETIMEDOUT with a text. */
+int smd_rdma_lane_untried(
+	const struct rdma_lane *lane, unsigned patience_s, struct smd_error *error);
 /* What the other end must know of it. */
 struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane);
 /* offer.c */
@@ -265,7 +280,7 @@ void smd_rdma_lane_disconnected(struct rdma_lane *lane, int err, const char *rea
 /* A completion says that the queue pair is in the error state. */
 void smd_rdma_lane_fail_status(struct rdma_lane *lane, const struct ibv_wc *completion);
 
-/* send.c: it is connected: from now on there is something to post. */
+/* send.c: the other end's trial has come: from now on there is something to post. */
 void smd_rdma_lane_open(struct rdma_lane *lane);
 /* Posts what may be posted. False: the lane was closed by a done(). */
 bool smd_rdma_post(struct rdma_lane *lane);

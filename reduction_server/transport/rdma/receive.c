@@ -94,27 +94,33 @@ static int check_length(
 	return 0;
 }
 
-/* So long a message has come that all others will. */
+/* So long a message has come that all others will. Who was asked knows by it that it is accepted,
+ * though the call for that may still be under way. */
 static void lane_on_trial(struct rdma_lane *lane)
 {
-	event_del(lane->patience);
+	if (lane->patience) {
+		event_del(lane->patience);
+	}
+	lane->lane.opening = false;
 	if (lane->answers) {
 		smd_rdma_post_trial(lane);
 	}
 	smd_rdma_lane_open(lane);
-	lane->callbacks->on_open(lane->owner);
+	if (!smd_rdma_was_asked(lane)) {
+		lane->callbacks->on_open(lane->owner);
+	}
 }
 
 static int check_trial(
 	const struct rdma_lane *lane, const struct smd_rdma_prefix *prefix, struct smd_error *error)
 {
-	if (lane->state == RDMA_LANE_OFFERED) {
+	if (lane->state < RDMA_LANE_TRYING) {
 		return smd_error_set(
 			error, EPROTO, "message: must not come before the queue pair is joined");
 	}
 	if (prefix->trial != (lane->state == RDMA_LANE_TRYING)) {
 		return smd_error_set(error, EPROTO, "message: a trial must come %s",
-			prefix->trial ? "once, where there was no connection manager" : "first");
+			prefix->trial ? "once" : "first");
 	}
 	return 0;
 }

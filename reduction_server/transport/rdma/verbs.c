@@ -486,8 +486,7 @@ int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path)
 	return ret ? ret : from_value(ibv_modify_qp(pair, &attributes, IBV_QP_STATE | SEND_MASK));
 }
 
-static int pair_receive_as(
-	struct ibv_qp *pair, struct rdma_cm_id *id, const struct smd_verbs_path *path)
+static int pair_receive_as(struct ibv_qp *pair, struct rdma_cm_id *id, struct smd_verbs_path *path)
 {
 	struct ibv_qp_attr attributes;
 	int mask;
@@ -496,11 +495,11 @@ static int pair_receive_as(
 
 	way->sl = path->service_level ? path->service_level : way->sl;
 	way->grh.traffic_class = path->traffic_class ? path->traffic_class : way->grh.traffic_class;
+	path->mtu = attributes.path_mtu;
 	return ret ? ret : from_value(ibv_modify_qp(pair, &attributes, mask));
 }
 
-int smd_verbs_pair_join_as(
-	struct ibv_qp *pair, struct rdma_cm_id *id, const struct smd_verbs_path *path)
+int smd_verbs_pair_join_as(struct ibv_qp *pair, struct rdma_cm_id *id, struct smd_verbs_path *path)
 {
 	struct ibv_qp_attr attributes;
 	int mask;

@@ -175,9 +175,8 @@ struct smd_verbs_path {
 /* From then on it receives and sends. */
 int smd_verbs_pair_join(struct ibv_qp *pair, const struct smd_verbs_path *path);
 /* The same, to the other end of the id, which knows the way: of `path` hold the patience, and level
- * and class where they are not 0. Any thread. */
-int smd_verbs_pair_join_as(
-	struct ibv_qp *pair, struct rdma_cm_id *id, const struct smd_verbs_path *path);
+ * and class where they are not 0; its MTU is what the id says. Any thread. */
+int smd_verbs_pair_join_as(struct ibv_qp *pair, struct rdma_cm_id *id, struct smd_verbs_path *path);
 int smd_verbs_post_send(struct ibv_qp *pair, struct ibv_send_wr *chain);
 int smd_verbs_post_receive(struct ibv_qp *pair, struct ibv_recv_wr *chain);
 

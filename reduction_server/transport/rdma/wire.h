@@ -16,7 +16,7 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/transport/transport.h"
 
-#define SMD_RDMA_VERSION            2
+#define SMD_RDMA_VERSION            3
 #define SMD_RDMA_GREETING_SIZE      32
 #define SMD_RDMA_PREFIX_SIZE        16
 #define SMD_RDMA_REMOTE_BUFFER_SIZE 16

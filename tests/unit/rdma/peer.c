@@ -114,11 +114,47 @@ void peer_accept(struct peer *peer, struct link *link)
 	stage_turn(link);
 }
 
+/* Its own trial has gone: as if it had not. */
+static void lane_forget_trial(struct rdma_lane *lane)
+{
+	assert_int_equal(lane->state, RDMA_LANE_TRYING);
+	assert_int_equal(lane->requests, 1);
+	assert_int_equal(lane->completed, 1);
+	lane->tx_next = 0;
+	lane->requests = lane->completed = 0;
+	lane->posted_begin = lane->posted_settled = lane->posted_end = 0;
+	lane->lane.counts = (struct smd_lane_counts){.requests = 0};
+	lane->rx_next = UINT32_MAX;
+}
+
+void peer_try(struct peer *peer, struct link *link)
+{
+	const bool carries = script.carries;
+	const bool acknowledges = script.acknowledges;
+
+	script.carries = script.acknowledges = true;
+	script_carry(peer->id, 1);
+	peer_poll(peer);
+	script_forget_sends(peer->id);
+	lane_forget_trial(peer->lane);
+	script.carries = carries;
+	script.acknowledges = acknowledges;
+	peer->written = UINT32_MAX;
+	peer_write_trial(peer);
+	stage_turn(link);
+	if (peer->end.lane) {
+		peer->lane->lane.counts.bytes_received = 0;
+		smd_rdma_device_wake(peer->lane->device, &peer->lane->pair);
+		stage_turn(link); /* it posts a receive for the next one */
+	}
+}
+
 void peer_open_with(struct peer *peer, struct link *link, uint16_t receive_buffers)
 {
 	peer_ask(peer, link);
 	peer->own.receive_buffers = receive_buffers;
 	peer_accept(peer, link);
+	peer_try(peer, link);
 	assert_int_equal(peer->end.opened, 1);
 }
 
@@ -175,6 +211,17 @@ void peer_write(struct peer *peer, const uint8_t *bytes, size_t length, uint32_t
 {
 	memcpy(peer_receive_buffer(peer), bytes, length);
 	script_arrive(peer->id, peer->written++ & SMD_RDMA_COUNT_MASK, told);
+}
+
+void peer_write_trial(struct peer *peer)
+{
+	struct smd_rdma_prefix prefix = peer_prefix(peer, 0);
+	uint8_t bytes[SMD_RDMA_BUFFER_SIZE] = {0};
+
+	prefix.length = SMD_RDMA_BUFFER_SIZE;
+	prefix.trial = true;
+	smd_rdma_prefix_encode(&prefix, bytes);
+	peer_write(peer, bytes, prefix.length, prefix.length);
 }
 
 struct smd_rdma_prefix peer_prefix(const struct peer *peer, uint32_t rest)

@@ -37,8 +37,10 @@ void peer_begin(struct peer *peer, struct link *link);
 /* The same until the address, the route is known; until the lane has asked. */
 void peer_resolve(struct peer *peer, struct link *link);
 void peer_ask(struct peer *peer, struct link *link);
-/* The other end accepts with what it has to say. */
+/* The other end accepts with what it has to say; its trial comes, and the lane is open. Counts
+ * begin at 0 after the trials, and script_sends() leaves the lane's own out. */
 void peer_accept(struct peer *peer, struct link *link);
+void peer_try(struct peer *peer, struct link *link);
 /* All of it, to an end with so many receive buffers. */
 void peer_open_with(struct peer *peer, struct link *link, uint16_t receive_buffers);
 void peer_open(struct peer *peer, struct link *link);
@@ -53,6 +55,8 @@ void peer_poll(struct peer *peer);
 
 /* Writes these bytes into the lane's next receive buffer; tells that `told` bytes were. */
 void peer_write(struct peer *peer, const uint8_t *bytes, size_t length, uint32_t told);
+/* The trial, as the next message. */
+void peer_write_trial(struct peer *peer);
 /* The message that the lane has written as that one; *at: what follows its first bytes. */
 struct smd_rdma_prefix peer_read(const struct peer *peer, uint32_t number, const uint8_t **at);
 /* How many messages it has written, not counting writes of another kind. */

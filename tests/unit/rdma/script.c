@@ -205,14 +205,14 @@ int smd_verbs_pair_init_as(struct ibv_qp *qp, struct rdma_cm_id *id, uint16_t pk
 	return 0;
 }
 
-int smd_verbs_pair_join_as(
-	struct ibv_qp *qp, struct rdma_cm_id *id, const struct smd_verbs_path *path)
+int smd_verbs_pair_join_as(struct ibv_qp *qp, struct rdma_cm_id *id, struct smd_verbs_path *path)
 {
 	int err = script_fault(SCRIPT_pair_join);
 
 	if (pair_of_qp(qp)->id != script_id_of(id)) {
 		script_stop("a queue pair is joined as another id says");
 	}
+	path->mtu = script.limits.mtu;
 	script.path = *path;
 	script_id_of(id)->joined |= err == 0;
 	return err;
@@ -357,6 +357,20 @@ const struct script_send *script_sends(const struct rdma_cm_id *id, unsigned *n)
 
 	*n = pair->posted;
 	return pair->sends;
+}
+
+void script_forget_sends(const struct rdma_cm_id *id)
+{
+	struct script_pair *pair = pair_of(id);
+
+	if (pair->retired != pair->posted) {
+		script_stop("%u sends are not done", pair->posted - pair->retired);
+	}
+	for (unsigned i = 0; i < pair->posted; i++) {
+		free(pair->sends[i].bytes);
+	}
+	pair->posted = pair->carried = pair->acknowledged = pair->retired = 0;
+	pair->doorbells = 0;
 }
 
 unsigned script_receives(const struct rdma_cm_id *id)

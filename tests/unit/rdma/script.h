@@ -155,6 +155,8 @@ struct script_send {
 
 /* All that were posted on the id; the array is good until the next is. */
 const struct script_send *script_sends(const struct rdma_cm_id *id, unsigned *n);
+/* All of those are done, and their completions were taken: as if nothing had been posted. */
+void script_forget_sends(const struct rdma_cm_id *id);
 /* Receives that are ready. */
 unsigned script_receives(const struct rdma_cm_id *id);
 /* Carries up to n more, or puts the completions of up to n more into the queue; how many. */

@@ -31,7 +31,13 @@ static void two_ends_connect(void **state)
 
 /* ---- every event in every state ---- */
 
-enum stage { RESOLVING, ROUTING, CONNECTING, OPEN, STAGES };
+enum stage { RESOLVING, ROUTING, CONNECTING, TRYING, OPEN, STAGES };
+
+static void peer_join(struct peer *peer, struct link *link)
+{
+	peer_ask(peer, link);
+	peer_accept(peer, link);
+}
 
 static void peer_at(struct peer *peer, struct link *link, enum stage stage)
 {
@@ -39,12 +45,14 @@ static void peer_at(struct peer *peer, struct link *link, enum stage stage)
 		[RESOLVING] = peer_begin,
 		[ROUTING] = peer_resolve,
 		[CONNECTING] = peer_ask,
+		[TRYING] = peer_join,
 		[OPEN] = peer_open,
 	};
 	static const enum rdma_lane_state states[] = {
 		[RESOLVING] = RDMA_LANE_RESOLVING,
 		[ROUTING] = RDMA_LANE_ROUTING,
 		[CONNECTING] = RDMA_LANE_CONNECTING,
+		[TRYING] = RDMA_LANE_TRYING,
 		[OPEN] = RDMA_LANE_OPEN,
 	};
 
@@ -190,6 +198,7 @@ static void a_lane_may_be_closed_when_it_opens_or_ends(void **state)
 	peer_ask(&peer, link);
 	peer.end.close_at = ON_OPEN;
 	peer_accept(&peer, link);
+	peer_try(&peer, link);
 	assert_int_equal(peer.end.opened, 1);
 	assert_null(peer.end.lane);
 	peer_close(&peer, link);
@@ -248,6 +257,7 @@ static void who_does_not_answer_is_not_waited_for_without_end(void **state)
 	struct timeval now;
 	struct timeval left;
 
+	script.limits.mtu = IBV_MTU_1024;
 	for (int stage = RESOLVING; stage < OPEN; stage++) {
 		struct peer peer;
 
@@ -258,9 +268,103 @@ static void who_does_not_answer_is_not_waited_for_without_end(void **state)
 		assert_in_range(left.tv_sec, 1, 8);
 		event_active(peer.lane->patience, EV_TIMEOUT, 1);
 		stage_turn(link);
-		end_assert_closed(&peer.end, -ETIMEDOUT, "no answer over RDMA within 8 s");
+		end_assert_closed(&peer.end, -ETIMEDOUT,
+			stage == TRYING ? "no message of 4688 bytes has come over RDMA within 8 s: "
+					  "the path must pass packets of an MTU of 1024"
+					: "no answer over RDMA within 8 s");
 		peer_close(&peer, link);
 	}
+}
+
+/* A fabric that passes small packets only passes all that the connection manager says, and none of
+ * these. */
+static void a_long_message_crosses_before_anything_else(void **state)
+{
+	struct link *link = *state;
+	const struct script_send *sends;
+	struct parcel parcel;
+	struct peer peer;
+	const uint8_t *at;
+	unsigned n;
+
+	script.carries = false;
+	peer_ask(&peer, link);
+	parcel_send(&parcel, &peer.end, 1, 10, NULL);
+	peer_accept(&peer, link);
+	sends = script_sends(peer.id, &n);
+	assert_int_equal(n, 1);
+	assert_int_equal(sends[0].length, SMD_RDMA_BUFFER_SIZE);
+	assert_true(sends[0].length > 4096); /* the largest MTU */
+	assert_int_equal(sends[0].opcode, IBV_WR_RDMA_WRITE_WITH_IMM);
+	script_carry(peer.id, 1);
+	stage_turn(link);
+	assert_true(peer_read(&peer, 0, &at).trial);
+	assert_int_equal(peer.end.opened, 0); /* that it has gone says nothing of what comes */
+	assert_true(evtimer_pending(peer.lane->patience, NULL));
+	peer_write_trial(&peer);
+	stage_turn(link);
+	assert_int_equal(peer.end.opened, 1);
+	assert_false(evtimer_pending(peer.lane->patience, NULL));
+	script_carry(peer.id, 1);
+	peer_assert_arrived(&peer, 1); /* what was queued comes after it */
+	stage_turn(link);
+	peer_close(&peer, link);
+	parcels_free(&parcel, 1);
+}
+
+static void a_trial_comes_first_and_once(void **state)
+{
+	struct link *link = *state;
+	struct peer peer;
+
+	peer_join(&peer, link);
+	peer_frame(&peer, 1, 10);
+	peer_poll(&peer);
+	assert_int_equal(peer.end.headers, 0);
+	end_assert_closed(&peer.end, -EPROTO, "message: a trial must come first");
+	peer_close(&peer, link);
+	peer_open(&peer, link);
+	peer_write_trial(&peer);
+	peer_poll(&peer);
+	end_assert_closed(&peer.end, -EPROTO, "message: a trial must come once");
+	peer_close(&peer, link);
+}
+
+/* Its own trial is nobody's, whether or not it has gone. */
+static void a_lane_may_be_closed_while_it_is_tried(void **state)
+{
+	struct link *link = *state;
+	const unsigned idle = stage_idle(link);
+
+	for (int gone = 0; gone < 2; gone++) {
+		struct parcel parcel;
+		struct peer peer;
+
+		script.acknowledges = gone;
+		peer_join(&peer, link);
+		parcel_send(&parcel, &peer.end, 1, 10, NULL);
+		end_close(&peer.end);
+		assert_int_equal(parcel.err, -ECANCELED);
+		stage_turn(link);
+		assert_int_equal(script.live, idle);
+		peer_close(&peer, link);
+		parcels_free(&parcel, 1);
+		script.acknowledges = true;
+	}
+}
+
+static void a_trial_that_cannot_be_posted_ends_the_lane(void **state)
+{
+	struct script_call *post = &script.calls[SCRIPT_post_send];
+	struct link *link = *state;
+	struct peer peer;
+
+	peer_ask(&peer, link);
+	post->fail_at = post->count + 1;
+	post->err = -EINVAL;
+	peer_accept(&peer, link);
+	end_assert_closed(&peer.end, -EINVAL, "cannot post to the queue pair: Invalid argument");
+	peer_close(&peer, link);
 }
 
 /* Messages that were there before the connection ended are handed out before the end is. */
@@ -551,6 +655,10 @@ int main(void)
 		STAGE(a_lane_may_be_closed_when_it_opens_or_ends),
 		STAGE(a_removed_device_sends_nothing_for_any_lane),
 		STAGE(who_does_not_answer_is_not_waited_for_without_end),
+		STAGE(a_long_message_crosses_before_anything_else),
+		STAGE(a_trial_comes_first_and_once),
+		STAGE(a_lane_may_be_closed_while_it_is_tried),
+		STAGE(a_trial_that_cannot_be_posted_ends_the_lane),
 		STAGE(what_came_before_the_end_is_taken_first),
 		STAGE(a_refusal_says_why),
 		STAGE(a_refusal_says_whether_to_ask_again),

@@ -209,6 +209,7 @@ static void frames_are_cancelled_before_the_lane_is_open(void **state)
 	smd_lane_cancel(peer.end.lane, &parcels[0]);
 	assert_int_equal(parcels[0].err, -ECANCELED);
 	peer_accept(&peer, link);
+	peer_try(&peer, link);
 	assert_remote_buffers(&peer, 0, 1, 1);
 	peer_read(&peer, 0, &at);
 	assert_int_equal(smd_frame_decode(at, &frame, NULL), 0);

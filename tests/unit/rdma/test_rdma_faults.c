@@ -350,6 +350,7 @@ static void talk(struct link *link, uint32_t start, uint32_t *dice)
 	memset(parcels, 0, sizeof(parcels));
 	parcels_done = 0;
 	link_open(link);
+	stage_turn(link); /* both trials are acknowledged */
 	lane_count_from(rdma_lane_of(link->near.lane), start);
 	lane_count_from(rdma_lane_of(link->far.lane), start);
 	link->near.then = check_order;

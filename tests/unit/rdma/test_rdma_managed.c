@@ -20,6 +20,7 @@ static struct smd_extent pool; /* which nobody touches */
 static struct asked {
 	struct end end;
 	struct smd_listener *listener;
+	uint8_t *receive_buffers; /* of who asks */
 } asked;
 
 static void asked_on_accept(void *owner, struct smd_lane *lane, int shard)
@@ -39,7 +40,8 @@ static int managed_set_up(void **state)
 	stage_set_up(state);
 	link = *state;
 	pool = (struct smd_extent){malloc(SMD_RDMA_MEMORY_PIECE), SMD_RDMA_MEMORY_PIECE};
-	asked = (struct asked){.end = {.base = link->base, .room = malloc(ROOM)}};
+	asked = (struct asked){.end = {.base = link->base, .room = malloc(ROOM)},
+		.receive_buffers = calloc(RDMA_BUFFERS, SMD_RDMA_BUFFER_SIZE)};
 	smd_transport_rdma.prepare(link->base, "10.0.0.1:7", 5, pool, 1 << 16);
 	link_open(link);
 	assert_int_equal(smd_transport_rdma.listen(link->base, "10.0.0.1:8", asked_on_accept, NULL,
@@ -57,6 +59,7 @@ static int managed_tear_down(void **state)
 	}
 	ret = stage_tear_down(state);
 	free(asked.end.room);
+	free(asked.receive_buffers);
 	free(pool.base);
 	return ret;
 }
@@ -64,7 +67,10 @@ static int managed_tear_down(void **state)
 /* The new id; it is up to the maker what becomes of it. */
 static struct rdma_cm_id *ask(struct link *link)
 {
-	const struct smd_rdma_greeting greeting = {.receive_buffers = RDMA_BUFFERS};
+	const struct smd_rdma_greeting greeting = {.receive_buffers = RDMA_BUFFERS,
+		.address = (uintptr_t)asked.receive_buffers,
+		.key = script_expose(
+			asked.receive_buffers, (size_t)RDMA_BUFFERS * SMD_RDMA_BUFFER_SIZE)};
 	uint8_t bytes[SMD_RDMA_GREETING_SIZE];
 	struct rdma_cm_id *id;
 
@@ -73,6 +79,34 @@ static struct rdma_cm_id *ask(struct link *link)
 	stage_turn(link);
 	assert_non_null(asked.end.lane);
 	return id;
+}
+
+/* Who has asked, when the lane has a queue pair. */
+static struct peer who_asked(void)
+{
+	const struct rdma_lane *lane = rdma_lane_of(asked.end.lane);
+
+	return (struct peer){.id = script_id_of_pair(lane->pair.qp),
+		.theirs = smd_rdma_lane_greeting(lane),
+		.own = {.receive_buffers = RDMA_BUFFERS},
+		.receive_buffers = asked.receive_buffers};
+}
+
+/* Its trial comes, and is answered. */
+static void try_asked(struct peer *peer, struct link *link)
+{
+	const struct rdma_lane *lane = rdma_lane_of(asked.end.lane);
+	const uint8_t *at;
+
+	assert_int_equal(lane->state, RDMA_LANE_TRYING);
+	assert_int_equal(peer_messages(peer), 0); /* it may not be joined before it has asked */
+	peer_write_trial(peer);
+	RUN_UNTIL(link, lane->state == RDMA_LANE_OPEN);
+	assert_int_equal(peer_messages(peer), 1);
+	assert_true(peer_read(peer, 0, &at).trial);
+	assert_false(lane->lane.opening);
+	assert_int_equal(asked.end.opened, 0); /* who was asked awaits nothing */
+	peer->taken = 1;
 }
 
 static void close_asked(struct link *link)
@@ -164,26 +198,89 @@ static void the_end_of_what_was_not_made_delays_no_other_lane(void **state)
 	RUN_UNTIL(link, script.live == idle);
 }
 
-/* The other end may know of it before the call has returned, and says HELLO. */
+/* The other end may know of it before the call has returned, and sends its trial, and HELLO; or the
+ * call has returned before. */
 static void who_is_being_accepted_is_heard(void **state)
 {
 	const unsigned idle = script.live;
 	struct link *link = *state;
-	struct rdma_lane *lane;
-	struct peer early;
 
-	slow_begin(SCRIPT_accept);
+	for (int returned = 0; returned < 2; returned++) {
+		struct rdma_lane *lane;
+		struct peer peer;
+
+		slow_begin(SCRIPT_accept);
+		ask(link);
+		lane = rdma_lane_of(asked.end.lane);
+		RUN_UNTIL(link, is_held(SCRIPT_accept));
+		if (returned) {
+			slow_end(SCRIPT_accept);
+			RUN_UNTIL(link, lane->lane.made);
+			assert_true(lane->lane.opening);
+		}
+		peer = who_asked();
+		asked.end.frames = 0;
+		try_asked(&peer, link);
+		peer_frame(&peer, 1, 10);
+		RUN_UNTIL(link, asked.end.frames == 1);
+		assert_int_equal(is_held(SCRIPT_accept), !returned);
+		assert_false(evtimer_pending(lane->patience, NULL));
+		slow_end(SCRIPT_accept);
+		RUN_UNTIL(link, !lane->accepting.under_way);
+		peer_frame(&peer, 2, 10);
+		RUN_UNTIL(link, asked.end.frames == 2);
+		close_asked(link);
+		assert_int_equal(script.live, idle);
+	}
+}
+
+/* As who knows of no trial says HELLO. */
+static void who_has_asked_and_sends_no_trial_is_left(void **state)
+{
+	const unsigned idle = script.live;
+	struct link *link = *state;
+	struct peer peer;
+
 	ask(link);
-	RUN_UNTIL(link, is_held(SCRIPT_accept));
-	lane = rdma_lane_of(asked.end.lane);
-	early = (struct peer){
-		.id = script_id_of_pair(lane->pair.qp), .theirs = smd_rdma_lane_greeting(lane)};
-	peer_frame(&early, 1, 10);
-	RUN_UNTIL(link, asked.end.frames == 1);
-	assert_true(is_held(SCRIPT_accept));
-	slow_end(SCRIPT_accept);
+	RUN_UNTIL(link, rdma_lane_of(asked.end.lane)->lane.made);
+	peer = who_asked();
+	peer_frame(&peer, 1, 10);
+	RUN_UNTIL(link, asked.end.closed);
+	assert_int_equal(asked.end.headers, 0);
+	end_assert_closed(&asked.end, -EPROTO, "message: a trial must come first");
 	close_asked(link);
 	assert_int_equal(script.live, idle);
+}
+
+/* What is sent waits for the trial; it goes back when the lane is closed before, at any time. */
+static void what_is_sent_waits_for_the_trial(void **state)
+{
+	const struct smd_frame refuse = {.kind = SMD_FRAME_REFUSE};
+	const unsigned idle = script.live;
+	struct link *link = *state;
+
+	for (int tried = 0; tried < 2; tried++) {
+		struct smd_frame frame = refuse;
+		struct parcel parcel;
+		struct peer peer;
+
+		ask(link);
+		RUN_UNTIL(link, rdma_lane_of(asked.end.lane)->lane.made);
+		peer = who_asked();
+		assert_int_equal(smd_lane_send_control(asked.end.lane, &frame, "why", 3), 0);
+		parcel_send(&parcel, &asked.end, 1, 10, NULL);
+		stage_turn(link);
+		assert_int_equal(peer_messages(&peer), 0);
+		if (tried) {
+			peer_write_trial(&peer);
+			RUN_UNTIL(link, peer_messages(&peer) == 3);
+		}
+		close_asked(link);
+		assert_int_equal(parcel.done, 1);
+		assert_int_equal(parcel.err, tried ? 0 : -ECANCELED);
+		parcels_free(&parcel, 1);
+		assert_int_equal(script.live, idle);
+	}
 }
 
 /* Its owner may let go of it at once, with memory that the card might use. */
@@ -331,31 +428,57 @@ static void who_is_not_accepted_in_time_is_told(void **state)
 		ask(link);
 		lane = rdma_lane_of(asked.end.lane);
 		RUN_UNTIL(link, is_held(SCRIPT_accept));
-		early = (struct peer){.id = script_id_of_pair(lane->pair.qp),
-			.theirs = smd_rdma_lane_greeting(lane)};
-		if (heard) {
-			asked.end.frames = 0;
-			peer_frame(&early, 1, 10);
-			RUN_UNTIL(link, asked.end.frames == 1);
-		}
+		early = who_asked();
 		assert_true(evtimer_pending(lane->patience, NULL));
 		assert_true(lane->lane.opening);
-		capture_begin();
-		lane->loop->settings.connect_s = 0;
-		event_active(lane->patience, EV_TIMEOUT, 1);
-		stage_turn(link);
 		if (heard) {
-			assert_int_equal(asked.end.closed, 0);
-			assert_false(lane->lane.opening);
+			try_asked(&early, link);
+			assert_false(evtimer_pending(lane->patience, NULL));
 		} else {
+			capture_begin();
+			lane->loop->settings.connect_s = 0;
+			event_active(lane->patience, EV_TIMEOUT, 1);
+			stage_turn(link);
 			end_assert_closed(&asked.end, -ETIMEDOUT,
 				"the device has not connected the queue pair within 0 s");
+			capture_end();
+			lane->loop->settings.connect_s = 8;
 		}
-		capture_end();
-		lane->loop->settings.connect_s = 8;
 		slow_end(SCRIPT_accept);
 		close_asked(link);
 	}
+}
+
+/* Who has asked gives up before, and knows why. */
+static void who_has_asked_owes_its_trial_in_time(void **state)
+{
+	const unsigned idle = script.live;
+	struct link *link = *state;
+	struct rdma_lane *lane;
+	struct timeval until;
+	struct timeval now;
+	struct timeval left;
+	unsigned own_s; /* of who asks */
+
+	script.limits.mtu = IBV_MTU_2048;
+	ask(link);
+	lane = rdma_lane_of(asked.end.lane);
+	own_s = lane->loop->settings.connect_s;
+	RUN_UNTIL(link, lane->lane.made);
+	assert_true(event_pending(lane->patience, EV_TIMEOUT, &until));
+	evutil_gettimeofday(&now, NULL);
+	evutil_timersub(&until, &now, &left);
+	assert_in_range(left.tv_sec, own_s + 1, own_s + 2);
+	capture_begin();
+	event_active(lane->patience, EV_TIMEOUT, 1);
+	stage_turn(link);
+	end_assert_closed(&asked.end, -ETIMEDOUT,
+		"no message of 4688 bytes has come over RDMA within 7 s: the path must pass "
+		"packets of an MTU of 2048");
+	assert_true(capture_has(asked.end.reason, "warn"));
+	capture_end();
+	close_asked(link);
+	assert_int_equal(script.live, idle);
 }
 
 static struct smd_greeter greeter;
@@ -379,12 +502,13 @@ static void listen_with_greeter(struct link *link)
 		0);
 }
 
-/* The other end can say HELLO when its lane is accepted, and not before: the maker has that to do,
- * too. */
+/* The other end can say HELLO when its lane is accepted and tried, and not before: the maker has to
+ * accept it, too. */
 static void owes_no_hello_before(struct link *link, enum script_call_name name)
 {
 	enum { PATIENCE_S = 1, LONGER_US = 1100000 };
 	struct rdma_lane *lane;
+	struct peer peer;
 
 	greeter = (struct smd_greeter){
 		.base = link->base, .name = "shard 0", .nshards = 1, .patience_s = PATIENCE_S};
@@ -397,7 +521,12 @@ static void owes_no_hello_before(struct link *link, enum script_call_name name)
 	smd_greeter_check(&greeter);
 	assert_false(LIST_EMPTY(&greeter.greetings));
 	slow_end(name);
-	RUN_UNTIL(link, !lane->lane.opening);
+	RUN_UNTIL(link, lane->lane.made);
+	usleep(LONGER_US);
+	smd_greeter_check(&greeter);
+	assert_false(LIST_EMPTY(&greeter.greetings)); /* nor before its trial, */
+	peer = who_asked();
+	try_asked(&peer, link);
 	smd_greeter_check(&greeter);
 	assert_false(LIST_EMPTY(&greeter.greetings)); /* it has time from now on, */
 	usleep(LONGER_US);
@@ -441,8 +570,8 @@ static void the_newest_of_too_many_that_are_being_made_goes(void **state)
 	}
 	assert_true(capture_has("it is still being made, and 2 others of its address", "warn"));
 	slow_end(SCRIPT_pair_create);
-	RUN_UNTIL(link, accept->count == accepted + MOST_OF_HOST);
-	stage_turn(link);
+	RUN_UNTIL(link, lanes[0]->lane.made && lanes[1]->lane.made);
+	assert_int_equal(accept->count, accepted + MOST_OF_HOST);
 	slow_begin(SCRIPT_id_destroy); /* so that the lane is there to be looked at */
 	ask(link);
 	assert_true(lanes[0]->closed); /* who has been made goes before who comes */
@@ -460,9 +589,12 @@ static void hear_while_taken_back(struct link *link, enum rdma_cm_event_type typ
 	const unsigned before = accept->count;
 	const unsigned idle = script.live;
 	struct rdma_cm_id *id = ask(link);
+	struct peer peer;
 
 	RUN_UNTIL(link, accept->count == before + 1);
 	stage_turn(link);
+	peer = who_asked();
+	try_asked(&peer, link);
 	script.acknowledges = false;
 	script.carries = false;
 	assert_int_equal(
@@ -597,6 +729,8 @@ int main(void)
 		STAGE(no_end_delays_another_lane),
 		STAGE(the_end_of_what_was_not_made_delays_no_other_lane),
 		STAGE(who_is_being_accepted_is_heard),
+		STAGE(who_has_asked_and_sends_no_trial_is_left),
+		STAGE(what_is_sent_waits_for_the_trial),
 		STAGE(who_is_closed_while_accepted_is_taken_back_afterwards),
 		STAGE(who_is_closed_meanwhile_is_not_accepted),
 		STAGE(who_is_closed_before_it_is_accepted_is_refused),
@@ -604,6 +738,7 @@ int main(void)
 		STAGE(what_cannot_be_made_is_told_later),
 		STAGE(who_is_not_made_in_time_is_told),
 		STAGE(who_is_not_accepted_in_time_is_told),
+		STAGE(who_has_asked_owes_its_trial_in_time),
 		STAGE(who_is_still_being_made_owes_no_hello),
 		STAGE(the_newest_of_too_many_that_are_being_made_goes),
 		STAGE(what_is_prepared_is_on_the_card_of_the_address),

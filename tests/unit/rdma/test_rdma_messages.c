@@ -72,10 +72,13 @@ static void a_greeting_must_be_of_this_version(void **state)
 	smd_rdma_greeting_encode(&good, bytes);
 	bytes[4] = 1; /* whose payloads tell the other end, after the header */
 	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
-	assert_string_equal(error.text, "the other end must speak version 2 over RDMA, got 1");
+	assert_string_equal(error.text, "the other end must speak version 3 over RDMA, got 1");
+	bytes[4] = 2; /* which has no trial where the connection manager connects */
+	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
+	assert_string_equal(error.text, "the other end must speak version 3 over RDMA, got 2");
 	bytes[4] = SMD_RDMA_VERSION + 1;
 	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
-	assert_string_equal(error.text, "the other end must speak version 2 over RDMA, got 3");
+	assert_string_equal(error.text, "the other end must speak version 3 over RDMA, got 4");
 }
 
 static void a_greeting_must_have_receive_buffers_that_fit(void **state)

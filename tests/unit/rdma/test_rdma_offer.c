@@ -294,26 +294,6 @@ static void offers_that_are_none_are_refused(void **state)
 	}
 }
 
-/* A trial where the connection manager has connected, and a frame where a trial is due. */
-static void a_trial_comes_where_it_belongs(void **state)
-{
-	struct link *link = *state;
-	struct peer peer;
-	struct smd_rdma_prefix prefix;
-	uint8_t bytes[SMD_RDMA_BUFFER_SIZE] = {0};
-
-	peer_open(&peer, link);
-	prefix = peer_prefix(&peer, 0);
-	prefix.length = TRIAL_BYTES;
-	prefix.trial = true;
-	smd_rdma_prefix_encode(&prefix, bytes);
-	peer_write(&peer, bytes, TRIAL_BYTES, TRIAL_BYTES);
-	peer_poll(&peer);
-	end_assert_closed(&peer.end, -EPROTO,
-		"message: a trial must come once, where there was no connection manager");
-	peer_close(&peer, link);
-}
-
 /* The end that joins last sends first: what comes before was never asked for. */
 static void nothing_comes_before_the_queue_pair_is_joined(void **state)
 {
@@ -490,7 +470,6 @@ int main(void)
 		STAGE(a_path_is_what_both_ends_and_the_user_say),
 		STAGE(the_smaller_mtu_is_taken),
 		STAGE(offers_that_are_none_are_refused),
-		STAGE(a_trial_comes_where_it_belongs),
 		STAGE(nothing_comes_before_the_queue_pair_is_joined),
 		STAGE(who_answers_is_ready_before_its_offer_is_said),
 		STAGE(every_call_may_fail),

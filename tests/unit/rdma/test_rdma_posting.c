@@ -478,6 +478,8 @@ static void an_idle_lane_is_probed_by_a_write_of_nothing(void **state)
 	peer_ask(&peer, link);
 	smd_rdma_probe(peer.lane); /* not open yet */
 	peer_accept(&peer, link);
+	smd_rdma_probe(peer.lane); /* nor now */
+	peer_try(&peer, link);
 	script.acknowledges = false;
 	smd_rdma_probe(peer.lane);
 	smd_rdma_probe(peer.lane); /* the first is not acknowledged */
