@@ -95,7 +95,7 @@ struct rdma_lane {
 	struct rdma_device *device; /* NULL: no device yet */
 	struct rdma_cm_id *id;    /* NULL: made over a carrier, */
 	struct smd_lane *carrier; /* which says when the other end closes; NULL: not ours yet */
-	struct smd_verbs_path path; /* how it is connected; by an id: little more than its MTU */
+	struct smd_verbs_path path; /* how it is connected; the id knows the rest */
 	bool answers; /* the other end tries first: it has offered first, or asked this one */
 	bool later;                 /* what takes long is left to the loop's maker */
 	struct rdma_making making;
