@@ -130,6 +130,7 @@ static void operation_finish(struct smd_request *operation, int err)
 	}
 	comm->in_flight--;
 	comm->late[0] = '\0'; /* who was late for it has come */
+	context->progress.large -= operation->large;
 	if (--context->progress.in_flight == 0) {
 		context->stats.busy_seconds += smd_clock_seconds() - context->busy_since;
 	}

@@ -24,6 +24,7 @@ struct smd_exchange_piece;
 struct smd_request {
 	struct smd_comm *comm;
 	bool numbered; /* its caller waits for it by its number */
+	bool large;    /* it wants the engine all the time (progress.h) */
 	struct smd_task start;
 	const uint8_t *send;
 	uint8_t *recv;

@@ -11,6 +11,9 @@
 
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon, */
 #define REST_MOST_NS   80000000ull /* and where one comes back each time */
+#define ABSENCE_NS     50000u      /* after one left small operations: its next call may be near */
+#define LOOK_NS        250000u  /* where callers do so again and again: how often it is looked, */
+#define LOOK_MOST_NS   1000000u /* and where nothing was left to the thread of late; 4 times that */
 #define SECOND_US      1000000ull
 #define SPIN_NS        100000u
 #define SPIN_LONG_NS   1000000u /* where callers wait for less than SHORT_NS as a rule */
@@ -20,6 +23,7 @@
 #define POLLS_PER_LOOK 4     /* at the clock */
 #define NAP_NS         50000 /* between looks in vain; kernels may take milliseconds */
 #define NOTHING_NS     2000  /* a turn of the loop for nothing takes about a microsecond */
+#define NEVER_NS       UINT64_MAX
 
 void smd_progress_lock(struct smd_progress *progress)
 {
@@ -83,8 +87,37 @@ static void progress_release(struct smd_progress *progress)
 	progress->owned = false;
 	if (progress->waiting) {
 		pthread_cond_broadcast(&progress->changed);
-	} else if (progress->in_flight && !progress->tests) {
-		pthread_cond_signal(&progress->idle);
+	}
+}
+
+/* Has the thread look now, if it rests. Called with the lock. */
+static void progress_wake(struct smd_progress *progress)
+{
+	progress->wakes_ns = 0;
+	pthread_cond_signal(&progress->idle);
+}
+
+/*
+ * A caller has left the engine. The thread takes care of what is in flight: of large operations at
+ * once; of small ones if no caller is there again soon, as to change threads between those that are
+ * begun or awaited in a row costs several times what they take. So it is not woken for these where
+ * it will look by itself. Called with the lock.
+ */
+static void progress_leave(struct smd_progress *progress)
+{
+	bool unattended = progress->in_flight && !progress->tests;
+	uint64_t absence = progress->large ? 0 : ABSENCE_NS;
+	uint64_t look = progress->large ? 0 : progress->look_ns;
+	uint64_t now;
+
+	if (progress->waiting) {
+		return;
+	}
+	now = smd_clock_ns();
+	progress->rest_until_ns = now + (progress->in_flight ? absence : REST_NS);
+	progress->absences += unattended;
+	if (unattended ? progress->wakes_ns > now + look : progress->asleep) {
+		progress_wake(progress);
 	}
 }
 
@@ -223,7 +256,6 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 {
 	uint64_t began = smd_clock_ns();
 	uint64_t spin_ns;
-	uint64_t now;
 	int ret = 0;
 
 	pthread_mutex_lock(&progress->lock);
@@ -250,17 +282,12 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 			progress_release(progress);
 		}
 	}
-	now = smd_clock_ns();
 	if (goal->poll) {
-		progress_count_wait(progress, now - began);
+		progress_count_wait(progress, smd_clock_ns() - began);
 	}
-	if (--progress->waiting == 0) {
-		progress->rest_until_ns = now + REST_NS;
-		if ((progress->in_flight && !progress->tests) || progress->asleep) {
-			pthread_cond_signal(&progress->idle);
-		}
-	}
+	progress->waiting--;
 	progress->waits++;
+	progress_leave(progress);
 	pthread_mutex_unlock(&progress->lock);
 	return ret;
 }
@@ -276,6 +303,7 @@ static void progress_test(struct smd_progress *progress)
 	smd_loop_look(progress->base);
 	progress->nothing_ns = progress->arrivals == arrivals ? smd_clock_ns() : 0;
 	progress_release(progress);
+	progress_leave(progress);
 }
 
 /* The thread sleeps in the loop, or is about to. Called with the lock. */
@@ -304,7 +332,7 @@ void smd_progress_poll(struct smd_progress *progress)
 	pthread_mutex_lock(&progress->lock);
 	if (progress->threaded && again && !progress->tests) {
 		progress->tests = true;
-		pthread_cond_signal(&progress->idle); /* which rests for less, then */
+		progress_wake(progress); /* the thread rests for less, then */
 	}
 	if (!progress->owned) {
 		progress_test(progress);
@@ -332,6 +360,7 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
 	} else {
 		progress_own(progress);
 		progress_release(progress);
+		progress_leave(progress);
 	}
 	pthread_mutex_unlock(&progress->lock);
 }
@@ -343,7 +372,7 @@ void smd_progress_defer(struct smd_progress *progress, struct smd_task *task)
 	if (progress->owned) {
 		smd_wakeup_signal(&progress->wakeup);
 	} else {
-		pthread_cond_signal(&progress->idle);
+		progress_wake(progress);
 	}
 	pthread_mutex_unlock(&progress->lock);
 }
@@ -358,12 +387,23 @@ static bool progress_is_tested(const struct smd_progress *progress, uint64_t now
 	return progress->tests && (now < tested_ns || now - tested_ns < SMD_PROGRESS_TESTED_NS);
 }
 
-/* A caller owns the engine, or did just now and left nothing to do. */
+/* A caller owns the engine, or did just now. */
 static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
 {
 	return progress->owned || progress->waiting || progress_is_tested(progress, now) ||
-	       (progress->in_flight == 0 && STAILQ_EMPTY(&progress->tasks) &&
-		       now < progress->rest_until_ns);
+	       (STAILQ_EMPTY(&progress->tasks) && now < progress->rest_until_ns);
+}
+
+/* Called with the lock. */
+static void progress_rest_until(struct smd_progress *progress, uint64_t until_ns)
+{
+	progress->wakes_ns = until_ns;
+	if (until_ns == NEVER_NS) {
+		pthread_cond_wait(&progress->idle, &progress->lock);
+	} else {
+		progress_wait_until(progress, &progress->idle, until_ns);
+	}
+	progress->wakes_ns = 0;
 }
 
 /*
@@ -372,20 +412,39 @@ static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
  * for all that time may wait for long: then the end of that is worth a wake-up, and until then
  * nothing is. Who tests says nothing when it stops. Called with the lock.
  */
-static void progress_rest(struct smd_progress *progress, uint64_t now)
+static void progress_rest_long(struct smd_progress *progress, uint64_t now)
 {
 	uint64_t waits = progress->waits;
 	uint64_t rest = progress->rest_ns < REST_NS ? REST_NS : progress->rest_ns;
 
-	progress_wait_until(progress, &progress->idle,
-		now + (progress->tests ? SMD_PROGRESS_TESTED_NS : rest));
+	progress_rest_until(progress, now + (progress->tests ? SMD_PROGRESS_TESTED_NS : rest));
 	progress->rest_ns = progress->waits == waits  ? REST_NS
 			    : rest < REST_MOST_NS ? 2 * rest
 						  : REST_MOST_NS;
 	while (progress->waiting && progress->waits == waits && !progress->ending) {
 		progress->asleep = true;
-		pthread_cond_wait(&progress->idle, &progress->lock);
+		progress_rest_until(progress, NEVER_NS);
 		progress->asleep = false;
+	}
+}
+
+/*
+ * It looks soon for a caller that has just left something in flight; in short turns, where callers
+ * leave and return again and again; and else after a long rest. Called with the lock.
+ */
+static void progress_rest(struct smd_progress *progress, uint64_t now)
+{
+	bool here = progress->owned || progress->waiting;
+
+	if (progress->in_flight && !progress->tests && !here) {
+		progress_rest_until(progress, progress->rest_until_ns);
+	} else if (progress->absences != progress->absences_seen ||
+		   progress->look_ns < LOOK_MOST_NS) {
+		progress->absences_seen = progress->absences;
+		progress_rest_until(progress, now + progress->look_ns);
+		progress->look_ns *= progress->look_ns < LOOK_MOST_NS ? 2 : 1;
+	} else {
+		progress_rest_long(progress, now);
 	}
 }
 
@@ -405,6 +464,7 @@ static void *progress_main(void *arg)
 		} else {
 			if (progress->in_flight) {
 				progress->tests = false; /* it has stopped */
+				progress->look_ns = LOOK_NS;
 			}
 			progress->threads = true;
 			progress_own(progress);
@@ -458,6 +518,7 @@ int smd_progress_create(struct smd_progress *progress, enum smd_engine_mode mode
 
 	*progress = (struct smd_progress){.base = smd_loop_create(),
 		.alone = mode == SMD_ENGINE_ALONE,
+		.look_ns = LOOK_MOST_NS,
 		.near = near,
 		.ways = ways};
 	if (!progress->base) {
@@ -488,7 +549,7 @@ void smd_progress_end(struct smd_progress *progress)
 	if (progress->owned) {
 		smd_wakeup_signal(&progress->wakeup);
 	}
-	pthread_cond_signal(&progress->idle);
+	progress_wake(progress);
 	pthread_mutex_unlock(&progress->lock);
 	if (progress->threaded) {
 		pthread_join(progress->thread, NULL);

@@ -73,11 +73,16 @@ struct smd_progress {
 	struct smd_task_queue tasks;
 	bool owned;             /* some thread owns the engine */
 	unsigned waiting;       /* callers that wait; one of them may be the owner */
-	unsigned in_flight;     /* operations; kept by their callers */
+	unsigned in_flight;     /* operations; kept by their callers, */
+	unsigned large;         /* and of them those that want the engine all the time */
 	uint64_t rest_until_ns; /* the thread leaves the loop to callers until then */
 	uint64_t waits;         /* of callers, that have ended */
 	uint64_t usual_ns;      /* that those for small operations take, of late */
 	uint64_t rest_ns;       /* of the thread, the next time: longer while callers come and go */
+	uint64_t wakes_ns;      /* when it will look by itself; 0: it does not rest */
+	uint64_t look_ns;       /* how long it rests while callers come and go beside operations */
+	uint64_t absences;      /* of callers that have left something in flight, */
+	uint64_t absences_seen; /* and when the thread last chose how long to rest */
 	bool asleep;            /* the thread wants to be told when the last caller's ends */
 	bool ending;
 

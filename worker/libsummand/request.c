@@ -19,7 +19,7 @@
 #include "worker/libsummand/path_staged.h"
 #include "worker/libsummand/segment.h"
 
-#define SMALL_BYTES          65536u     /* its caller does not sleep at once; */
+#define SMALL_BYTES          65536u /* its caller does not sleep at once, and may soon begin another; */
 #define SMALL_EXCHANGE_BYTES (1u << 20) /* ranks answer each other sooner than servers do */
 
 static void operation_start(struct smd_task *task)
@@ -191,6 +191,7 @@ static int request_create(struct smd_comm *comm, const struct request_shape *sha
 		.element_bytes = smd_dtype_bytes(shape->dtype),
 		.bytes = shape->count * smd_dtype_bytes(shape->dtype),
 	};
+	request->large = request->bytes > SMALL_BYTES;
 	ret = check_operation(request, &error);
 	if (ret == 0) {
 		ret = find_path(request, &error);
@@ -207,6 +208,7 @@ static int request_create(struct smd_comm *comm, const struct request_shape *sha
 	smd_progress_lock(&context->progress);
 	comm->in_flight++;
 	comm->unwaited += request->numbered;
+	context->progress.large += request->large;
 	if (context->progress.in_flight++ == 0) {
 		context->busy_since = smd_clock_seconds();
 	}

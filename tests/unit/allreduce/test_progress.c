@@ -5,9 +5,13 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <event2/event.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "worker/libsummand/progress.h"
@@ -116,6 +120,181 @@ static void a_caller_that_tests_owns_the_engine(void **state)
 	smd_progress_destroy(&progress);
 }
 
+/* ---- who comes and goes ---- */
+
+enum { ROUNDS = 200, PARTS = 50 };
+
+/* How often the process's threads but this one have gone to sleep. */
+static unsigned long others_sleeps(void)
+{
+	DIR *tasks = opendir("/proc/self/task");
+	unsigned long sum = 0;
+	struct dirent *entry;
+
+	assert_non_null(tasks);
+	while ((entry = readdir(tasks))) {
+		unsigned long count;
+		char line[256];
+		FILE *status;
+
+		if (atoi(entry->d_name) <= 0 || atoi(entry->d_name) == gettid()) {
+			continue;
+		}
+		snprintf(line, sizeof(line), "/proc/self/task/%s/status", entry->d_name);
+		status = fopen(line, "r");
+		while (status && fgets(line, sizeof(line), status)) {
+			if (sscanf(line, "voluntary_ctxt_switches: %lu", &count) == 1) {
+				sum += count;
+			}
+		}
+		if (status) {
+			fclose(status);
+		}
+	}
+	closedir(tasks);
+	return sum;
+}
+
+static void begin_in_flight(struct smd_progress *progress)
+{
+	assert_int_equal(smd_progress_create(
+				 progress, SMD_ENGINE_SHARED, NULL, (struct smd_locality_ways){0}),
+		0);
+	smd_progress_lock(progress);
+	progress->in_flight = 1;
+	smd_progress_unlock(progress);
+}
+
+static void end_in_flight(struct smd_progress *progress)
+{
+	smd_progress_lock(progress);
+	progress->in_flight = 0;
+	smd_progress_unlock(progress);
+	smd_progress_end(progress);
+	smd_progress_destroy(progress);
+}
+
+struct answer {
+	struct smd_progress *progress;
+	int parts; /* that have not arrived */
+};
+
+static bool is_whole(const void *arg)
+{
+	return ((const struct answer *)arg)->parts == 0;
+}
+
+static bool take_part(const void *arg)
+{
+	struct answer *answer = (struct answer *)(uintptr_t)arg;
+
+	answer->parts--;
+	answer->progress->arrivals++;
+	sched_yield();
+	return true;
+}
+
+/* For long enough that a thread which was woken is awake. */
+static void await_answer(struct smd_progress *progress)
+{
+	static const struct smd_goal goal = {.done = is_whole, .poll = take_part};
+	struct answer answer = {progress, PARTS};
+
+	assert_int_equal(smd_progress_await(progress, NULL, &goal, &answer, 0), 0);
+}
+
+static void nothing_to_do(struct smd_task *task)
+{
+	(void)task;
+}
+
+static unsigned long sleeps_in_rounds(struct smd_progress *progress)
+{
+	unsigned long before = others_sleeps();
+
+	for (int k = 0; k < ROUNDS; k++) {
+		struct smd_task task = {.run = nothing_to_do};
+
+		smd_progress_post(progress, &task);
+		await_answer(progress);
+	}
+	return others_sleeps() - before;
+}
+
+/* Operations are begun and awaited in a row, and some are in flight all the while: the engine does
+ * not change threads between them, but where a machine is so busy that the caller is away for long.
+ */
+static void a_caller_that_comes_back_wakes_no_thread(void **state)
+{
+	struct smd_progress progress;
+	int tries = 0;
+
+	(void)state;
+	begin_in_flight(&progress);
+	await_answer(&progress);
+	while (sleeps_in_rounds(&progress) > ROUNDS / 4) {
+		assert_true(++tries < 20);
+	}
+	end_in_flight(&progress);
+}
+
+struct timed {
+	struct smd_task task; /* first */
+	struct event_base *base;
+	atomic_bool ran;
+};
+
+static void note_timed(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	((struct timed *)arg)->ran = true;
+}
+
+static void timed_begin(struct smd_task *task)
+{
+	struct timed *timed = (struct timed *)task;
+	const struct timeval soon = {0, 1000};
+
+	assert_int_equal(event_base_once(timed->base, -1, EV_TIMEOUT, note_timed, timed, &soon), 0);
+}
+
+/* Some callers come and go, and then no more. */
+static void leave_something(struct smd_progress *progress, unsigned rounds, unsigned large)
+{
+	struct timed timed = {.task.run = timed_begin, .base = progress->base};
+	int tries = 0;
+
+	smd_progress_lock(progress);
+	progress->large = large;
+	smd_progress_unlock(progress);
+	for (unsigned k = 0; k < rounds; k++) {
+		await_answer(progress);
+	}
+	smd_progress_post(progress, &timed.task);
+	while (!timed.ran) {
+		assert_true(++tries < TRIES);
+		usleep(1000);
+	}
+}
+
+/* What is in flight when no caller comes any more is the thread's, however it has been resting. */
+static void the_thread_takes_up_what_callers_leave(void **state)
+{
+	static const unsigned rounds[] = {0, 1, 20, ROUNDS};
+	struct smd_progress progress;
+
+	(void)state;
+	begin_in_flight(&progress);
+	for (size_t i = 0; i < sizeof(rounds) / sizeof(rounds[0]); i++) {
+		leave_something(&progress, rounds[i], 0);
+		leave_something(&progress, rounds[i], 1);
+	}
+	end_in_flight(&progress);
+}
+
+/* ---- a thread that is alone ---- */
+
 /* Where the thread is alone it runs what is posted and tested for, too, and callers' threads go on. */
 static void a_thread_that_is_alone_runs_all(void **state)
 {
@@ -150,6 +329,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(waits_that_are_over_at_once_keep_nothing_from_the_loop),
 		cmocka_unit_test(a_caller_that_tests_owns_the_engine),
+		cmocka_unit_test(a_caller_that_comes_back_wakes_no_thread),
+		cmocka_unit_test(the_thread_takes_up_what_callers_leave),
 		cmocka_unit_test(a_thread_that_is_alone_runs_all),
 	};
 
