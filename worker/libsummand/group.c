@@ -25,6 +25,10 @@
 #include "worker/libsummand/settle.h"
 #include "worker/libsummand/tuning.h"
 
+/* Lanes that are made again for the group have as long as it has. When that is over they know why
+ * they could not be made, so they are asked before the group gives up. */
+#define VERDICT_NS 200000000u
+
 #define POLL_LANES_MAX 4 /* to ask the loop about more is cheaper */
 
 /* ---- operations, on the owner ---- */
@@ -353,7 +357,7 @@ int smd_comm_create_within(struct smd_context *context, unsigned timeout_s, bool
 	const char *group, int nranks, int rank, struct smd_comm **out)
 {
 	struct smd_error error = {""};
-	uint64_t end_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS;
+	uint64_t end_ns = smd_clock_ns() + timeout_s * SMD_SECOND_NS + VERDICT_NS;
 	int ret = smd_context_check(context);
 	bool again = true;
 

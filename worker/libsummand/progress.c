@@ -11,9 +11,10 @@
 
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon, */
 #define REST_MOST_NS   80000000ull /* and where one comes back each time */
-#define ABSENCE_NS     50000u      /* after one left small operations: its next call may be near */
-#define LOOK_NS        250000u  /* where callers do so again and again: how often it is looked, */
-#define LOOK_MOST_NS   1000000u /* and where nothing was left to the thread of late; 4 times that */
+#define ABSENCE_NS      50000u   /* after one left small operations: its next call may be near; */
+#define ABSENCE_MOST_NS 250000u  /* but nobody has turned the loop for so long */
+#define LOOK_NS         250000u  /* how often the thread looks where callers come and go so, */
+#define LOOK_MOST_NS    1000000u /* and where it has had nothing to do of late; 4 times that */
 #define SECOND_US      1000000ull
 #define SPIN_NS        100000u
 #define SPIN_LONG_NS   1000000u /* where callers wait for less than SHORT_NS as a rule */
@@ -98,25 +99,26 @@ static void progress_wake(struct smd_progress *progress)
 }
 
 /*
- * A caller has left the engine. The thread takes care of what is in flight: of large operations at
- * once; of small ones if no caller is there again soon, as to change threads between those that are
- * begun or awaited in a row costs several times what they take. So it is not woken for these where
- * it will look by itself. Called with the lock.
+ * A caller has left the engine, after turns of the loop or without. The thread takes care of what
+ * is in flight: of large operations at once; of small ones if no caller is there again soon, as to
+ * change threads between those that are begun or awaited in a row costs several times what they
+ * take. So it is not woken for these where it will look by itself. Called with the lock.
  */
-static void progress_leave(struct smd_progress *progress)
+static void progress_leave(struct smd_progress *progress, bool turned)
 {
 	bool unattended = progress->in_flight && !progress->tests;
-	uint64_t absence = progress->large ? 0 : ABSENCE_NS;
 	uint64_t look = progress->large ? 0 : progress->look_ns;
-	uint64_t now;
 
 	if (progress->waiting) {
 		return;
 	}
-	now = smd_clock_ns();
-	progress->rest_until_ns = now + (progress->in_flight ? absence : REST_NS);
+	progress->left_ns = smd_clock_ns();
+	if (turned || !progress->absent) {
+		progress->absent = true;
+		progress->absent_ns = progress->left_ns;
+	}
 	progress->absences += unattended;
-	if (unattended ? progress->wakes_ns > now + look : progress->asleep) {
+	if (unattended ? progress->wakes_ns > progress->left_ns + look : progress->asleep) {
 		progress_wake(progress);
 	}
 }
@@ -256,6 +258,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 {
 	uint64_t began = smd_clock_ns();
 	uint64_t spin_ns;
+	bool turned = false;
 	int ret = 0;
 
 	pthread_mutex_lock(&progress->lock);
@@ -280,6 +283,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 			progress_own(progress);
 			progress_drive(progress, goal, arg, deadline_ns, spin_ns);
 			progress_release(progress);
+			turned = true;
 		}
 	}
 	if (goal->poll) {
@@ -287,7 +291,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	}
 	progress->waiting--;
 	progress->waits++;
-	progress_leave(progress);
+	progress_leave(progress, turned);
 	pthread_mutex_unlock(&progress->lock);
 	return ret;
 }
@@ -303,7 +307,7 @@ static void progress_test(struct smd_progress *progress)
 	smd_loop_look(progress->base);
 	progress->nothing_ns = progress->arrivals == arrivals ? smd_clock_ns() : 0;
 	progress_release(progress);
-	progress_leave(progress);
+	progress_leave(progress, true);
 }
 
 /* The thread sleeps in the loop, or is about to. Called with the lock. */
@@ -360,7 +364,7 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
 	} else {
 		progress_own(progress);
 		progress_release(progress);
-		progress_leave(progress);
+		progress_leave(progress, false);
 	}
 	pthread_mutex_unlock(&progress->lock);
 }
@@ -387,11 +391,27 @@ static bool progress_is_tested(const struct smd_progress *progress, uint64_t now
 	return progress->tests && (now < tested_ns || now - tested_ns < SMD_PROGRESS_TESTED_NS);
 }
 
+/* Until when a caller that has left small operations in flight may be there again. Who begins one
+ * after the other turns the loop for none. */
+static uint64_t progress_back_ns(const struct smd_progress *progress)
+{
+	uint64_t soon_ns = progress->left_ns + ABSENCE_NS;
+	uint64_t most_ns = progress->absent_ns + ABSENCE_MOST_NS;
+
+	return soon_ns < most_ns ? soon_ns : most_ns;
+}
+
 /* A caller owns the engine, or did just now. */
 static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
 {
-	return progress->owned || progress->waiting || progress_is_tested(progress, now) ||
-	       (STAILQ_EMPTY(&progress->tasks) && now < progress->rest_until_ns);
+	if (progress->owned || progress->waiting || progress_is_tested(progress, now)) {
+		return true;
+	}
+	if (!STAILQ_EMPTY(&progress->tasks) || progress->large) {
+		return false;
+	}
+	return now <
+	       (progress->in_flight ? progress_back_ns(progress) : progress->left_ns + REST_NS);
 }
 
 /* Called with the lock. */
@@ -437,7 +457,7 @@ static void progress_rest(struct smd_progress *progress, uint64_t now)
 	bool here = progress->owned || progress->waiting;
 
 	if (progress->in_flight && !progress->tests && !here) {
-		progress_rest_until(progress, progress->rest_until_ns);
+		progress_rest_until(progress, progress_back_ns(progress));
 	} else if (progress->absences != progress->absences_seen ||
 		   progress->look_ns < LOOK_MOST_NS) {
 		progress->absences_seen = progress->absences;
@@ -466,6 +486,7 @@ static void *progress_main(void *arg)
 				progress->tests = false; /* it has stopped */
 				progress->look_ns = LOOK_NS;
 			}
+			progress->absent = false;
 			progress->threads = true;
 			progress_own(progress);
 			progress_turn(progress, 0);

@@ -75,7 +75,9 @@ struct smd_progress {
 	unsigned waiting;       /* callers that wait; one of them may be the owner */
 	unsigned in_flight;     /* operations; kept by their callers, */
 	unsigned large;         /* and of them those that want the engine all the time */
-	uint64_t rest_until_ns; /* the thread leaves the loop to callers until then */
+	uint64_t left_ns;       /* when a caller has last left the engine, */
+	uint64_t absent_ns;     /* and when first since the loop was turned; */
+	bool absent;            /* false: the thread has turned it since */
 	uint64_t waits;         /* of callers, that have ended */
 	uint64_t usual_ns;      /* that those for small operations take, of late */
 	uint64_t rest_ns;       /* of the thread, the next time: longer while callers come and go */
