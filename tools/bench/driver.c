@@ -148,8 +148,10 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, int operat
 	double budget_s)
 {
 	static double times[ITERS_MAX];
-	size_t count = bytes / sizeof(float);
-	float *data = (float *)aligned_alloc(ALIGNMENT, (bytes / ALIGNMENT + 1) * ALIGNMENT);
+	size_t together = driver->together > 1 ? (size_t)driver->together : 1;
+	size_t count = bytes / sizeof(float) * together;
+	size_t room = bytes * together / ALIGNMENT + 1;
+	float *data = (float *)aligned_alloc(ALIGNMENT, room * ALIGNMENT);
 	double us;
 	double high = 0;
 	double cpu;
@@ -164,7 +166,7 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, int operat
 	wrong = operate(driver, data, count, warmups, times, &cpu);
 	us = driver->max(driver, percentile(times, warmups, 50));
 	iters = affordable(operations, us, budget_s);
-	if (us <= limit) {
+	if (us / (double)together <= limit) {
 		wrong += operate(driver, data, count, iters, times, &cpu);
 		us = driver->max(driver, percentile(times, iters, 50));
 		high = driver->max(driver, percentile(times, iters, HIGH_PERCENT));
@@ -176,11 +178,12 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, int operat
 		printf("{\"bytes\": %zu, \"%s\": %.2f, \"p95_us\": %.2f, \"cpu_us\": %.2f, "
 		       "\"iters\": "
 		       "%d, \"wrong\": %llu}\n",
-			bytes, high > 0 ? "median_us" : "given_up_us", us, high, cpu,
-			high > 0 ? iters : 0, (unsigned long long)wrong);
+			bytes, high > 0 ? "median_us" : "given_up_us", us / (double)together,
+			high / (double)together, cpu / (double)together, high > 0 ? iters : 0,
+			(unsigned long long)wrong);
 		fflush(stdout);
 	}
-	return us > 2 * limit;
+	return us / (double)together > 2 * limit;
 }
 
 void driver_run(struct driver *driver, const char *plan, double budget_s)

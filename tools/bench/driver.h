@@ -12,8 +12,10 @@ extern "C" {
 struct driver {
 	int rank;
 	int size;
+	int together; /* operations that begin before the first is awaited; 0 is 1 */
 
-	/* Makes ready for all-reduces of data, in place; then does one; then lets go of data. */
+	/* Makes ready for all-reduces of data, in place; then does one, of all of it, or as many as
+	 * are to be together, of as many equal parts; then lets go of data. */
 	void (*begin)(struct driver *driver, float *data, size_t count);
 	void (*allreduce)(struct driver *driver);
 	void (*end)(struct driver *driver);

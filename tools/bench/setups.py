@@ -30,6 +30,7 @@ class Setup:
     systems: list = None
     budget_s: float = 1.0
     first: int = 0      # so many of the first operations of a program for each size; 0: what the budget affords
+    together: int = 1   # operations that begin before the first is awaited
     tries: int = 3
     rounds: int = 1
     link: float = 0     # bytes per second, once it is measured

@@ -24,6 +24,9 @@ MPI_ALGORITHMS = {4: "ring", 3: "recursive_doubling", 6: "rabenseifner", 5: "seg
 MPI_EAGER = {"": [], "+eager": ["btl_tcp_eager_limit=1048576", "btl_tcp_rndv_eager_limit=1048576"]}
 
 
+MPI_TOGETHER = {4: "recursive_doubling", 2: "binomial", 1: "ring", 3: "rabenseifner"}     # of MPI_Iallreduce
+
+
 class Failed(Exception):
     """A system could not be built, started, or got a sum wrong."""
 
@@ -152,7 +155,9 @@ class Summand:
         iters = int(max(5, min(2000, self.setup.budget_s * 1e6 / us)))
         if self.setup.first:
             warmup, iters = FIRST_WARMUPS, self.setup.first
-        words = [self.setup.perf, "allreduce", "--group=bench", f"--sizes={size}", f"--iters={iters}", f"--warmup={warmup}", "--json"]
+        iters = max(5, iters // self.setup.together)
+        words = [self.setup.perf, "allreduce", "--group=bench", f"--sizes={size}", f"--iters={iters}", f"--warmup={warmup}", "--json",
+                 f"--inflight={self.setup.together}"]
         before = [watch.process_s(server.pid) for server in self.servers]
         out = self.run_ranks(words, f"summand-perf, {size} bytes", PATIENCE_S + 20 * us * iters / 1e6)
         spent = sum(watch.process_s(server.pid) for server in self.servers) - sum(before)
@@ -160,12 +165,12 @@ class Summand:
         row = report["results"][0]
         if row["wrong"]:
             raise Failed(f"summand-perf, {size} bytes: {row['wrong']} elements are wrong")
-        most = "rank to rank" if 2 * report["exchanges"] > iters + warmup else "servers"
+        most = "rank to rank" if 2 * report["exchanges"] > (iters + warmup) * self.setup.together else "servers"
         found = {"us": row["time_us"]["median"], "p95_us": row["time_us"]["p95"], "algorithm": most, "iters": iters,
                  "mean_us": row["time_us"].get("mean", row["time_us"]["median"]),
                  "verified": True, "rank_s_per_gb": row["cpu_us"] / size * 1e3}
         if self.servers:
-            found["server_s_per_gb"] = spent / (size * self.setup.workers * (iters + warmup) / 1e9)
+            found["server_s_per_gb"] = spent / (size * self.setup.workers * (iters + warmup) * self.setup.together / 1e9)
         return found
 
 
@@ -288,21 +293,25 @@ class OpenMpi(Peer):
         return None if shutil.which("mpirun") and shutil.which("mpicc") else "needs openmpi-bin and libopenmpi-dev"
 
     def variants(self):
-        return [f"{number}:{name}{eager}" for number, name in MPI_ALGORITHMS.items() for eager in MPI_EAGER]
+        one_by_one = [f"{number}:{name}{eager}" for number, name in MPI_ALGORITHMS.items() for eager in MPI_EAGER]
+        together = [f"{number}:{name}+together" for number, name in MPI_TOGETHER.items()]
+        return one_by_one + (together if self.setup.together > 1 else [])
 
     def run_variant(self, variant, plan):
         driver = compile_driver(os.path.join(self.setup.output, "openmpi_allreduce"), "mpicc", "openmpi_allreduce.c")
         number, _, name = variant.partition(":")
         eager = "+eager" if name.endswith("+eager") else ""
+        together = [str(self.setup.together)] if name.endswith("+together") else []
+        algorithm = "libnbc_iallreduce" if together else "tuned_allreduce"
         settings = ["pml=ob1", "btl=tcp,self", "btl_tcp_if_include=eth0", "oob_tcp_if_include=eth0",
                     f"plm_rsh_agent={HERE}/rsh", "plm_rsh_no_tree_spawn=1", "mpi_yield_when_idle=1",
-                    "coll_tuned_use_dynamic_rules=1", f"coll_tuned_allreduce_algorithm={number}", *MPI_EAGER[eager]]
+                    "coll_tuned_use_dynamic_rules=1", f"coll_{algorithm}_algorithm={number}", *MPI_EAGER[eager]]
         n = self.setup.workers
         words = ["mpirun", "--allow-run-as-root", "--bind-to", "none", "-np", str(n),
                  "--host", ",".join(f"{lab.name_of(node)}:1" for node in range(n))]
         for setting in settings:
             words += ["--mca", *setting.split("=", 1)]
-        return run_together(self.nodes, [(0, words + [driver, plan, str(self.setup.budget_s)])], f"openmpi {variant}",
+        return run_together(self.nodes, [(0, words + [driver, plan, str(self.setup.budget_s), *together])], f"openmpi {variant}",
                             env={**os.environ, "TMPDIR": SCRATCH})
 
 
