@@ -11,10 +11,9 @@
 
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon, */
 #define REST_MOST_NS   80000000ull /* and where one comes back each time */
-#define ABSENCE_NS      50000u   /* after one left small operations: its next call may be near; */
-#define ABSENCE_MOST_NS 250000u  /* but nobody has turned the loop for so long */
-#define LOOK_NS         250000u  /* how often the thread looks where callers come and go so, */
-#define LOOK_MOST_NS    1000000u /* and where it has had nothing to do of late; 4 times that */
+#define ABSENCE_NS     50000u      /* after one left small operations: its next call may be near */
+#define LOOK_NS        250000u  /* where callers do so again and again: how often it is looked, */
+#define LOOK_MOST_NS   1000000u /* and where nothing was left to the thread of late; 4 times that */
 #define SECOND_US      1000000ull
 #define SPIN_NS        100000u
 #define SPIN_LONG_NS   1000000u /* where callers wait for less than SHORT_NS as a rule */
@@ -86,6 +85,8 @@ static void progress_release(struct smd_progress *progress)
 {
 	pthread_mutex_lock(&progress->lock);
 	progress->owned = false;
+	progress->unturned_ns = progress->turned ? 0 : progress->unturned_ns;
+	progress->turned = false;
 	if (progress->waiting) {
 		pthread_cond_broadcast(&progress->changed);
 	}
@@ -99,26 +100,28 @@ static void progress_wake(struct smd_progress *progress)
 }
 
 /*
- * A caller has left the engine, after turns of the loop or without. The thread takes care of what
- * is in flight: of large operations at once; of small ones if no caller is there again soon, as to
- * change threads between those that are begun or awaited in a row costs several times what they
- * take. So it is not woken for these where it will look by itself. Called with the lock.
+ * A caller has left the engine. The thread takes care of what is in flight: of large operations,
+ * and of tasks, at once; of small ones if no caller is there again soon, as to change threads
+ * between those that are begun or awaited in a row costs several times what they take. So it is not
+ * woken for these where it will look by itself. Called with the lock.
  */
-static void progress_leave(struct smd_progress *progress, bool turned)
+static void progress_leave(struct smd_progress *progress)
 {
-	bool unattended = progress->in_flight && !progress->tests;
-	uint64_t look = progress->large ? 0 : progress->look_ns;
+	bool tasks = !STAILQ_EMPTY(&progress->tasks); /* that came when it had just run all */
+	bool unattended = (progress->in_flight || tasks) && !progress->tests;
+	uint64_t look = progress->large || tasks ? 0 : progress->look_ns;
+	uint64_t now;
 
 	if (progress->waiting) {
 		return;
 	}
-	progress->left_ns = smd_clock_ns();
-	if (turned || !progress->absent) {
-		progress->absent = true;
-		progress->absent_ns = progress->left_ns;
+	now = smd_clock_ns();
+	progress->left_ns = now;
+	if (progress->unturned_ns == 0) {
+		progress->unturned_ns = now;
 	}
 	progress->absences += unattended;
-	if (unattended ? progress->wakes_ns > progress->left_ns + look : progress->asleep) {
+	if (unattended ? progress->wakes_ns > now + look : progress->asleep) {
 		progress_wake(progress);
 	}
 }
@@ -134,9 +137,16 @@ static void progress_sleep_until(struct smd_progress *progress, uint64_t deadlin
 		evtimer_add(progress->alarm, &delay);
 	}
 	event_base_loop(progress->base, EVLOOP_ONCE);
+	progress->turned = true;
 	if (deadline_ns) {
 		evtimer_del(progress->alarm);
 	}
+}
+
+static void progress_look_at_loop(struct smd_progress *progress)
+{
+	smd_loop_look(progress->base);
+	progress->turned = true;
 }
 
 static bool progress_look(struct smd_progress *progress)
@@ -161,7 +171,7 @@ static void progress_turn(struct smd_progress *progress, uint64_t deadline_ns)
 		progress_sleep_until(progress, deadline_ns);
 		return;
 	}
-	smd_loop_look(progress->base);
+	progress_look_at_loop(progress);
 	if (progress->arrivals != arrivals) {
 		progress->looked_ns = smd_clock_ns();
 	} else if (smd_clock_ns() - progress->looked_ns < SPIN_NS) {
@@ -191,7 +201,7 @@ static void progress_spin(struct smd_progress *progress, const struct smd_goal *
 		(void)progress_look(progress);
 		polled = goal->poll(arg);
 		if (++progress->polls % POLLS_PER_LOOP == 0 || !polled) {
-			smd_loop_look(progress->base);
+			progress_look_at_loop(progress);
 		}
 		if (progress->arrivals != arrivals) {
 			since = 0;
@@ -258,7 +268,6 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 {
 	uint64_t began = smd_clock_ns();
 	uint64_t spin_ns;
-	bool turned = false;
 	int ret = 0;
 
 	pthread_mutex_lock(&progress->lock);
@@ -283,7 +292,6 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 			progress_own(progress);
 			progress_drive(progress, goal, arg, deadline_ns, spin_ns);
 			progress_release(progress);
-			turned = true;
 		}
 	}
 	if (goal->poll) {
@@ -291,7 +299,7 @@ int smd_progress_await(struct smd_progress *progress, struct smd_task *task,
 	}
 	progress->waiting--;
 	progress->waits++;
-	progress_leave(progress, turned);
+	progress_leave(progress);
 	pthread_mutex_unlock(&progress->lock);
 	return ret;
 }
@@ -304,10 +312,10 @@ static void progress_test(struct smd_progress *progress)
 	progress_own(progress);
 	arrivals = progress->arrivals;
 	(void)progress_look(progress);
-	smd_loop_look(progress->base);
+	progress_look_at_loop(progress);
 	progress->nothing_ns = progress->arrivals == arrivals ? smd_clock_ns() : 0;
 	progress_release(progress);
-	progress_leave(progress, true);
+	progress_leave(progress);
 }
 
 /* The thread sleeps in the loop, or is about to. Called with the lock. */
@@ -364,7 +372,7 @@ void smd_progress_post(struct smd_progress *progress, struct smd_task *task)
 	} else {
 		progress_own(progress);
 		progress_release(progress);
-		progress_leave(progress, false);
+		progress_leave(progress);
 	}
 	pthread_mutex_unlock(&progress->lock);
 }
@@ -391,27 +399,30 @@ static bool progress_is_tested(const struct smd_progress *progress, uint64_t now
 	return progress->tests && (now < tested_ns || now - tested_ns < SMD_PROGRESS_TESTED_NS);
 }
 
-/* Until when a caller that has left small operations in flight may be there again. Who begins one
- * after the other turns the loop for none. */
-static uint64_t progress_back_ns(const struct smd_progress *progress)
+/*
+ * Until when the thread leaves the loop to the callers. By what is in flight now, as who has left
+ * nothing may begin something when it is back. Callers that only begin something do not turn the
+ * loop: after some time of that the thread does. Called with the lock.
+ */
+static uint64_t progress_rest_ends(const struct smd_progress *progress)
 {
-	uint64_t soon_ns = progress->left_ns + ABSENCE_NS;
-	uint64_t most_ns = progress->absent_ns + ABSENCE_MOST_NS;
+	uint64_t most = progress->unturned_ns + LOOK_MOST_NS;
+	uint64_t ends = progress->left_ns + ABSENCE_NS;
 
-	return soon_ns < most_ns ? soon_ns : most_ns;
+	if (progress->in_flight == 0) {
+		return progress->left_ns + REST_NS;
+	}
+	if (progress->large) {
+		return 0;
+	}
+	return progress->unturned_ns && most < ends ? most : ends;
 }
 
 /* A caller owns the engine, or did just now. */
 static bool progress_may_rest(const struct smd_progress *progress, uint64_t now)
 {
-	if (progress->owned || progress->waiting || progress_is_tested(progress, now)) {
-		return true;
-	}
-	if (!STAILQ_EMPTY(&progress->tasks) || progress->large) {
-		return false;
-	}
-	return now <
-	       (progress->in_flight ? progress_back_ns(progress) : progress->left_ns + REST_NS);
+	return progress->owned || progress->waiting || progress_is_tested(progress, now) ||
+	       (STAILQ_EMPTY(&progress->tasks) && now < progress_rest_ends(progress));
 }
 
 /* Called with the lock. */
@@ -457,7 +468,7 @@ static void progress_rest(struct smd_progress *progress, uint64_t now)
 	bool here = progress->owned || progress->waiting;
 
 	if (progress->in_flight && !progress->tests && !here) {
-		progress_rest_until(progress, progress_back_ns(progress));
+		progress_rest_until(progress, progress_rest_ends(progress));
 	} else if (progress->absences != progress->absences_seen ||
 		   progress->look_ns < LOOK_MOST_NS) {
 		progress->absences_seen = progress->absences;
@@ -486,7 +497,6 @@ static void *progress_main(void *arg)
 				progress->tests = false; /* it has stopped */
 				progress->look_ns = LOOK_NS;
 			}
-			progress->absent = false;
 			progress->threads = true;
 			progress_own(progress);
 			progress_turn(progress, 0);

@@ -5,10 +5,11 @@
  * operation is sent, awaited and received on the caller's own thread and costs no switch of
  * threads. A caller that tests again and again, as NCCL's thread does, owns it in each of these
  * calls. The progress thread owns it while operations are in flight that nobody waits for, nor has
- * tested for SMD_PROGRESS_TESTED_NS, and, after a rest, while there are none, because lanes must be
- * looked after. In poll mode there is no such thread: the loop runs inside the calls. And there is a
- * mode in which the thread is alone: callers that post or test leave the engine to it, so that their
- * threads are free for others' bytes.
+ * tested for SMD_PROGRESS_TESTED_NS, a moment after the last caller left where all are small; and,
+ * after a rest, while there are none, because lanes must be looked after. In poll mode there is no
+ * such thread: the loop runs inside the calls. And there is a mode in which the thread is alone:
+ * callers that post or test leave the engine to it, so that their threads are free for others'
+ * bytes.
  *
  * Threads meet at two places only: callers post *tasks*, which the owner runs in order; and the
  * owner publishes what callers wait for (the fields marked "published" in a context, a
@@ -60,6 +61,7 @@ struct smd_progress {
 	unsigned polls;                    /* of goals, over all waits; counted by the owner */
 	_Atomic(struct smd_watch *) watch; /* the owner's; NULL: none yet */
 	uint64_t looked_ns;                /* since when it has looked in vain */
+	bool turned;                       /* the loop was, by its present owner */
 	bool threaded;                     /* there is a progress thread, */
 	bool alone;                        /* to which callers that do not wait leave the loop */
 	const char *near; /* a server: it runs near the card by which that is reached; NULL: anywhere */
@@ -75,9 +77,8 @@ struct smd_progress {
 	unsigned waiting;       /* callers that wait; one of them may be the owner */
 	unsigned in_flight;     /* operations; kept by their callers, */
 	unsigned large;         /* and of them those that want the engine all the time */
-	uint64_t left_ns;       /* when a caller has last left the engine, */
-	uint64_t absent_ns;     /* and when first since the loop was turned; */
-	bool absent;            /* false: the thread has turned it since */
+	uint64_t left_ns;       /* when a caller left the engine last, */
+	uint64_t unturned_ns;   /* and when one did first since the loop was turned; 0: none has */
 	uint64_t waits;         /* of callers, that have ended */
 	uint64_t usual_ns;      /* that those for small operations take, of late */
 	uint64_t rest_ns;       /* of the thread, the next time: longer while callers come and go */

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "reduction_server/base/clock.h"
 #include "worker/libsummand/progress.h"
 
 enum { WAITS = 64, TRIES = 10000 };
@@ -293,6 +294,192 @@ static void the_thread_takes_up_what_callers_leave(void **state)
 	end_in_flight(&progress);
 }
 
+enum { LATE_TRIES = 20, MANY = 200000 };
+
+static void set_in_flight(struct smd_progress *progress, unsigned in_flight, unsigned large)
+{
+	smd_progress_lock(progress);
+	progress->in_flight = in_flight;
+	progress->large = large;
+	smd_progress_unlock(progress);
+}
+
+static bool is_within_5_ms(uint64_t began)
+{
+	return smd_clock_ns() - began < 5 * SMD_SECOND_NS / 1000;
+}
+
+/* The thread is in the loop when a caller finds that all it waits for is done, and then begins
+ * something that a timer of 1 ms ends. */
+static bool is_looked_after_once_done(struct smd_progress *progress, unsigned large)
+{
+	static const struct smd_goal goal = {.done = is_whole, .poll = take_part};
+	struct timed timed = {.task.run = timed_begin, .base = progress->base};
+	struct answer answer = {progress, 0};
+	uint64_t began;
+	bool soon;
+
+	set_in_flight(progress, 0, 0);
+	assert_false(runs_here(progress, false));
+	assert_int_equal(smd_progress_await(progress, NULL, &goal, &answer, 0), 0);
+	set_in_flight(progress, 1, large);
+	began = smd_clock_ns();
+	smd_progress_post(progress, &timed.task);
+	while (!timed.ran) {
+		usleep(100);
+	}
+	soon = is_within_5_ms(began);
+	smd_progress_lock(progress); /* whoever ran it is through with it */
+	smd_progress_unlock(progress);
+	return soon;
+}
+
+/* Who had nothing in flight may be away for long, but not when it has begun something since. */
+static void what_is_begun_after_a_wait_is_looked_after(void **state)
+{
+	struct smd_progress progress;
+
+	(void)state;
+	begin_in_flight(&progress);
+	for (unsigned large = 0; large <= 1; large++) {
+		int tries = 0;
+
+		while (!is_looked_after_once_done(&progress, large)) {
+			assert_true(++tries < LATE_TRIES);
+		}
+	}
+	set_in_flight(&progress, 1, 0);
+	end_in_flight(&progress);
+}
+
+static bool has_run_all(struct smd_progress *progress)
+{
+	bool all;
+
+	smd_progress_lock(progress);
+	all = STAILQ_EMPTY(&progress->tasks);
+	smd_progress_unlock(progress);
+	return all;
+}
+
+static bool has_run(const void *arg)
+{
+	return ((const struct errand *)arg)->ran;
+}
+
+/* Until a timer of 1 ms has ended, or for as long as all of these take; where callers wait, each is
+ * done when it has begun. */
+static bool is_looked_after_while_begun(
+	struct smd_progress *progress, struct errand *errands, bool waits)
+{
+	static const struct smd_goal goal = {.done = has_run};
+	struct timed timed = {.task.run = timed_begin, .base = progress->base};
+	uint64_t began = smd_clock_ns();
+	bool soon;
+	int n = 0;
+
+	await_answer(progress);
+	smd_progress_post(progress, &timed.task);
+	while (!timed.ran && n < MANY) {
+		uint64_t now = smd_clock_ns();
+
+		errands[n] = (struct errand){.task.run = errand_run};
+		if (waits) {
+			smd_progress_await(progress, &errands[n].task, &goal, &errands[n], 0);
+		} else {
+			smd_progress_post(progress, &errands[n].task);
+		}
+		n++;
+		while (smd_clock_ns() - now < 4000) {
+		}
+	}
+	soon = smd_clock_ns() - began < SMD_SECOND_NS / 20;
+	while (!timed.ran || !has_run_all(progress)) {
+		usleep(100);
+	}
+	return soon;
+}
+
+/* Who begins operations in a row does not turn the loop, so the thread does. */
+static void a_caller_that_only_begins_does_not_keep_the_loop_waiting(void **state)
+{
+	struct errand *errands = calloc(MANY, sizeof(*errands));
+	struct smd_progress progress;
+
+	(void)state;
+	assert_non_null(errands);
+	begin_in_flight(&progress);
+	for (int waits = 0; waits <= 1; waits++) {
+		int late = 0;
+
+		for (int k = 0; k < LATE_TRIES; k++) {
+			late += !is_looked_after_while_begun(&progress, errands, waits);
+		}
+		assert_true(late < LATE_TRIES * 3 / 4); /* a busy machine may be late, too */
+	}
+	end_in_flight(&progress);
+	free(errands);
+}
+
+struct late_task {
+	struct smd_progress *progress;
+	struct smd_task *task;
+	bool done;
+};
+
+static bool is_late(const void *arg)
+{
+	return ((const struct late_task *)arg)->done;
+}
+
+/* As a completion does that leaves something to do for later. */
+static bool defer_and_end(const void *arg)
+{
+	struct late_task *late = (struct late_task *)(uintptr_t)arg;
+
+	smd_progress_defer(late->progress, late->task);
+	late->done = true;
+	return true;
+}
+
+/* A task that the owner left behind, with nothing else in flight. */
+static bool is_run_soon(struct smd_progress *progress)
+{
+	static const struct smd_goal goal = {.done = is_late, .poll = defer_and_end};
+	struct errand errand = {.task.run = errand_run};
+	struct late_task late = {progress, &errand.task, false};
+	uint64_t began;
+	bool soon;
+
+	await_answer(progress);
+	usleep(1000); /* so the thread rests */
+	await_answer(progress);
+	began = smd_clock_ns();
+	assert_int_equal(smd_progress_await(progress, NULL, &goal, &late, 0), 0);
+	while (!errand.ran) {
+		usleep(100);
+	}
+	soon = is_within_5_ms(began);
+	smd_progress_lock(progress);
+	smd_progress_unlock(progress);
+	return soon;
+}
+
+static void tasks_that_a_caller_leaves_are_run(void **state)
+{
+	struct smd_progress progress;
+	int late = 0;
+
+	(void)state;
+	begin_in_flight(&progress);
+	set_in_flight(&progress, 0, 0);
+	for (int k = 0; k < LATE_TRIES; k++) {
+		late += !is_run_soon(&progress);
+	}
+	assert_true(late < LATE_TRIES * 3 / 4); /* a busy machine may be late, too */
+	end_in_flight(&progress);
+}
+
 /* ---- a thread that is alone ---- */
 
 /* Where the thread is alone it runs what is posted and tested for, too, and callers' threads go on. */
@@ -331,6 +518,9 @@ int main(void)
 		cmocka_unit_test(a_caller_that_tests_owns_the_engine),
 		cmocka_unit_test(a_caller_that_comes_back_wakes_no_thread),
 		cmocka_unit_test(the_thread_takes_up_what_callers_leave),
+		cmocka_unit_test(what_is_begun_after_a_wait_is_looked_after),
+		cmocka_unit_test(a_caller_that_only_begins_does_not_keep_the_loop_waiting),
+		cmocka_unit_test(tasks_that_a_caller_leaves_are_run),
 		cmocka_unit_test(a_thread_that_is_alone_runs_all),
 	};
 
