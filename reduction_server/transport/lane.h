@@ -163,7 +163,7 @@ struct smd_lane {
 	struct smd_lane_counts counts;
 	uint64_t heard_ns; /* when something of these was received last; 0: nothing was yet */
 	/* It was accepted and attached, and is still being made: nothing comes yet, and its
-	 * transport has a patience of its own for that. */
+	 * transport limits how long that may take. */
 	bool opening;
 	bool made;         /* this end has done its part of that, and waits for the other */
 	unsigned controls; /* control frames that have not left */

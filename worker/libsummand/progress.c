@@ -12,8 +12,8 @@
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon, */
 #define REST_MOST_NS   80000000ull /* and where one comes back each time */
 #define ABSENCE_NS     50000u      /* after one left small operations: its next call may be near */
-#define LOOK_NS        250000u  /* where callers do so again and again: how often it is looked, */
-#define LOOK_MOST_NS   1000000u /* and where nothing was left to the thread of late; 4 times that */
+#define LOOK_NS        250000u /* between the thread's looks while callers come and go so: at first, */
+#define LOOK_MOST_NS   1000000u /* and at most, 4 times that */
 #define SECOND_US      1000000ull
 #define SPIN_NS        100000u
 #define SPIN_LONG_NS   1000000u /* where callers wait for less than SHORT_NS as a rule */
@@ -460,8 +460,8 @@ static void progress_rest_long(struct smd_progress *progress, uint64_t now)
 }
 
 /*
- * It looks soon for a caller that has just left something in flight; in short turns, where callers
- * leave and return again and again; and else after a long rest. Called with the lock.
+ * It rests briefly when a caller has just left something in flight, for a little longer where
+ * callers leave and return again and again, and else for long. Called with the lock.
  */
 static void progress_rest(struct smd_progress *progress, uint64_t now)
 {

@@ -146,7 +146,7 @@ static void lane_on_patience(evutil_socket_t fd, short what, void *arg)
 
 static void lane_on_unreachable(struct rdma_lane *lane)
 {
-	if (lane->state == RDMA_LANE_OPEN) {
+	if (lane->state == RDMA_LANE_OPEN || smd_rdma_was_asked(lane)) {
 		smd_rdma_lane_end(lane, -EHOSTUNREACH, "the other end no longer answers");
 	} else {
 		lane_cannot(lane, -EHOSTUNREACH, "the other end does not answer");

@@ -127,7 +127,7 @@ static const struct smd_lane_callbacks carrier_callbacks = {
 
 /* ---- offers ---- */
 
-/* With the other end. Who answers tries again. */
+/* With the other end. Who answers tries again, and gives up first (RDMA_LATER_S). */
 static unsigned lane_patience_s(const struct rdma_lane *lane)
 {
 	return lane->loop->settings.connect_s + (lane->answers ? 0 : RDMA_LATER_S);
