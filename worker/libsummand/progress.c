@@ -12,7 +12,7 @@
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon, */
 #define REST_MOST_NS   80000000ull /* and where one comes back each time */
 #define ABSENCE_NS     50000u      /* after one left small operations: its next call may be near */
-#define LOOK_NS        250000u /* between the thread's looks while callers come and go so: at first, */
+#define LOOK_NS        250000u /* between the thread's looks while callers are back in time: at first, */
 #define LOOK_MOST_NS   1000000u /* and at most, 4 times that */
 #define SECOND_US      1000000ull
 #define SPIN_NS        100000u
@@ -399,11 +399,8 @@ static bool progress_is_tested(const struct smd_progress *progress, uint64_t now
 	return progress->tests && (now < tested_ns || now - tested_ns < SMD_PROGRESS_TESTED_NS);
 }
 
-/*
- * Until when the thread leaves the loop to the callers. By what is in flight now, as who has left
- * nothing may begin something when it is back. Callers that only begin something do not turn the
- * loop: after some time of that the thread does. Called with the lock.
- */
+/* Until when the thread leaves the loop to callers, by what is in flight now: who left nothing may
+ * have begun something since. Who only begins does not turn the loop. Called with the lock. */
 static uint64_t progress_rest_ends(const struct smd_progress *progress)
 {
 	uint64_t most = progress->unturned_ns + LOOK_MOST_NS;
@@ -459,18 +456,21 @@ static void progress_rest_long(struct smd_progress *progress, uint64_t now)
 	}
 }
 
-/*
- * It rests briefly when a caller has just left something in flight, for a little longer where
- * callers leave and return again and again, and else for long. Called with the lock.
- */
+/* It rests briefly when a caller has just left something in flight, a little longer where callers
+ * are back in time again and again, and else for long. Called with the lock. */
 static void progress_rest(struct smd_progress *progress, uint64_t now)
 {
 	bool here = progress->owned || progress->waiting;
 
 	if (progress->in_flight && !progress->tests && !here) {
+		uint64_t absences = progress->absences;
+
 		progress_rest_until(progress, progress_rest_ends(progress));
-	} else if (progress->absences != progress->absences_seen ||
-		   progress->look_ns < LOOK_MOST_NS) {
+		if (progress->look_ns == 0) {
+			progress->look_ns = progress->absences != absences ? LOOK_NS : 0;
+		}
+	} else if (progress->look_ns && (progress->absences != progress->absences_seen ||
+						progress->look_ns < LOOK_MOST_NS)) {
 		progress->absences_seen = progress->absences;
 		progress_rest_until(progress, now + progress->look_ns);
 		progress->look_ns *= progress->look_ns < LOOK_MOST_NS ? 2 : 1;
@@ -495,7 +495,7 @@ static void *progress_main(void *arg)
 		} else {
 			if (progress->in_flight) {
 				progress->tests = false; /* it has stopped */
-				progress->look_ns = LOOK_NS;
+				progress->look_ns = 0;   /* nor was one back in time */
 			}
 			progress->threads = true;
 			progress_own(progress);
