@@ -147,7 +147,7 @@ try {
 	GlooDriver driver = {};
 	gloo::rendezvous::FileStore store(argv[4]);
 
-	driver.base = {atoi(argv[1]), atoi(argv[2]), begin, allreduce, end, max};
+	driver.base = {atoi(argv[1]), atoi(argv[2]), 1, begin, allreduce, end, max};
 	driver.algorithm = argv[5];
 	driver.events = connect(driver.base.rank, driver.base.size, argv[3], store, false);
 	driver.blocking = connect(driver.base.rank, driver.base.size, argv[3], store, true);
