@@ -37,7 +37,7 @@ enum {
 	OF_ACCEPTING = LOOKS,                        /* of the thread of a server that does it */
 	THE_COUNTING = 1,                            /* that thread sleeps, too */
 	LONG_S = 60, /* a limit of silence of which a third is longer than all of it here */
-	TIMES = 3,   /* on a busy host the job may not rest yet at first */
+	TIMES = 6,   /* on a busy host the job may not rest yet at first */
 };
 
 static pthread_barrier_t rested;
