@@ -94,7 +94,7 @@ static int block_length(int size)
 
 /* Runs iters operations back to back, without a barrier. The inputs are renewed, and the sums
  * checked, whenever one more operation would not be exact any more; this is not timed. *cpu_us is
- * the processor time of an operation. */
+ * the processor time of an operation; times are of one, too, of those that are together. */
 static uint64_t operate(
 	struct driver *driver, float *data, size_t count, int iters, double *times, double *cpu_us)
 {
@@ -112,9 +112,9 @@ static uint64_t operate(
 			double start = seconds();
 
 			driver->allreduce(driver);
-			times[i + k] = (seconds() - start) * 1e6;
+			times[i + k] = (seconds() - start) * 1e6 / driver->together;
 		}
-		*cpu_us += (cpu_seconds() - before) * 1e6 / iters;
+		*cpu_us += (cpu_seconds() - before) * 1e6 / iters / driver->together;
 		wrong += count_wrong(driver, data, count, length);
 	}
 	return wrong;
@@ -148,10 +148,9 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, int operat
 	double budget_s)
 {
 	static double times[ITERS_MAX];
-	size_t together = driver->together > 1 ? (size_t)driver->together : 1;
-	size_t count = bytes / sizeof(float) * together;
-	size_t room = bytes * together / ALIGNMENT + 1;
-	float *data = (float *)aligned_alloc(ALIGNMENT, room * ALIGNMENT);
+	size_t room = bytes * (size_t)driver->together;
+	size_t count = room / sizeof(float);
+	float *data = (float *)aligned_alloc(ALIGNMENT, (room / ALIGNMENT + 1) * ALIGNMENT);
 	double us;
 	double high = 0;
 	double cpu;
@@ -165,8 +164,8 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, int operat
 	driver->begin(driver, data, count);
 	wrong = operate(driver, data, count, warmups, times, &cpu);
 	us = driver->max(driver, percentile(times, warmups, 50));
-	iters = affordable(operations, us, budget_s);
-	if (us / (double)together <= limit) {
+	iters = affordable(operations, us * driver->together, budget_s);
+	if (us <= limit) {
 		wrong += operate(driver, data, count, iters, times, &cpu);
 		us = driver->max(driver, percentile(times, iters, 50));
 		high = driver->max(driver, percentile(times, iters, HIGH_PERCENT));
@@ -178,12 +177,11 @@ static int run_size(struct driver *driver, size_t bytes, int warmups, int operat
 		printf("{\"bytes\": %zu, \"%s\": %.2f, \"p95_us\": %.2f, \"cpu_us\": %.2f, "
 		       "\"iters\": "
 		       "%d, \"wrong\": %llu}\n",
-			bytes, high > 0 ? "median_us" : "given_up_us", us / (double)together,
-			high / (double)together, cpu / (double)together, high > 0 ? iters : 0,
-			(unsigned long long)wrong);
+			bytes, high > 0 ? "median_us" : "given_up_us", us, high, cpu,
+			high > 0 ? iters : 0, (unsigned long long)wrong);
 		fflush(stdout);
 	}
-	return us / (double)together > 2 * limit;
+	return us > 2 * limit;
 }
 
 void driver_run(struct driver *driver, const char *plan, double budget_s)
@@ -194,6 +192,7 @@ void driver_run(struct driver *driver, const char *plan, double budget_s)
 	int used;
 	double limit;
 
+	driver->together = driver->together ? driver->together : 1;
 	while (sscanf(plan, "%zu:%d:%d:%lf%n", &bytes, &warmups, &operations, &limit, &used) == 4) {
 		if (run_size(driver, bytes, warmups, operations, limit, budget_s)) {
 			break;

@@ -12,7 +12,7 @@ extern "C" {
 struct driver {
 	int rank;
 	int size;
-	int together; /* operations that begin before the first is awaited; 0 is 1 */
+	int together; /* operations that begin before the first is awaited; 0: 1 */
 
 	/* Makes ready for all-reduces of data, in place; then does one, of all of it, or as many as
 	 * are to be together, of as many equal parts; then lets go of data. */

@@ -20,7 +20,7 @@ static void begin(struct driver *driver, float *data, size_t count)
 	struct mpi_driver *mpi = (struct mpi_driver *)driver;
 
 	mpi->data = data;
-	mpi->count = (int)count / (driver->together ? driver->together : 1);
+	mpi->count = (int)count / driver->together;
 }
 
 /* Errors end the program: MPI_ERRORS_ARE_FATAL is the default. */

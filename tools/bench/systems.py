@@ -22,8 +22,6 @@ LARGE = 32 << 20        # from here one warm-up is enough: nothing is on trial b
 MPI_ALGORITHMS = {4: "ring", 3: "recursive_doubling", 6: "rabenseifner", 5: "segmented_ring",
                   1: "basic_linear", 2: "nonoverlapping"}
 MPI_EAGER = {"": [], "+eager": ["btl_tcp_eager_limit=1048576", "btl_tcp_rndv_eager_limit=1048576"]}
-
-
 MPI_TOGETHER = {4: "recursive_doubling", 2: "binomial", 1: "ring", 3: "rabenseifner"}     # of MPI_Iallreduce
 
 
@@ -151,11 +149,10 @@ class Summand:
 
     def measure_size(self, size):
         warmup = 2 if size >= LARGE else 10
-        us = size / self.setup.expected * 1e6 + 200
+        us = (size / self.setup.expected * 1e6 + 200) * self.setup.together
         iters = int(max(5, min(2000, self.setup.budget_s * 1e6 / us)))
         if self.setup.first:
             warmup, iters = FIRST_WARMUPS, self.setup.first
-        iters = max(5, iters // self.setup.together)
         words = [self.setup.perf, "allreduce", "--group=bench", f"--sizes={size}", f"--iters={iters}", f"--warmup={warmup}", "--json",
                  f"--inflight={self.setup.together}"]
         before = [watch.process_s(server.pid) for server in self.servers]

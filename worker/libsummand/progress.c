@@ -121,7 +121,7 @@ static void progress_leave(struct smd_progress *progress)
 		progress->unturned_ns = now;
 	}
 	progress->absences += unattended;
-	if (unattended ? progress->wakes_ns > now + look : progress->asleep) {
+	if (unattended ? progress->wakes_ns > now + look : progress->wakes_ns == NEVER_NS) {
 		progress_wake(progress);
 	}
 }
@@ -450,9 +450,7 @@ static void progress_rest_long(struct smd_progress *progress, uint64_t now)
 			    : rest < REST_MOST_NS ? 2 * rest
 						  : REST_MOST_NS;
 	while (progress->waiting && progress->waits == waits && !progress->ending) {
-		progress->asleep = true;
 		progress_rest_until(progress, NEVER_NS);
-		progress->asleep = false;
 	}
 }
 

@@ -82,11 +82,11 @@ struct smd_progress {
 	uint64_t waits;         /* of callers, that have ended */
 	uint64_t usual_ns;      /* that those for small operations take, of late */
 	uint64_t rest_ns;       /* of the thread, the next time: longer while callers come and go */
-	uint64_t wakes_ns;      /* when it will look by itself; 0: it does not rest */
+	uint64_t wakes_ns; /* when it will look by itself; 0: it does not rest, or was woken; the
+			      most: it wants to be told when the last caller's wait ends */
 	uint64_t look_ns; /* how long it rests while callers are back in time; 0: they are not */
 	uint64_t absences;      /* of callers that have left something in flight, */
 	uint64_t absences_seen; /* and when the thread last chose how long to rest */
-	bool asleep;            /* the thread wants to be told when the last caller's ends */
 	bool ending;
 
 	/* A caller that tests. */

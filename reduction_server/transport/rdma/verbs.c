@@ -493,10 +493,13 @@ static int pair_receive_as(struct ibv_qp *pair, struct rdma_cm_id *id, struct sm
 	int ret = pair_ask(id, IBV_QPS_RTR, &attributes, &mask);
 	struct ibv_ah_attr *way = &attributes.ah_attr;
 
+	if (ret) {
+		return ret;
+	}
 	way->sl = path->service_level ? path->service_level : way->sl;
 	way->grh.traffic_class = path->traffic_class ? path->traffic_class : way->grh.traffic_class;
 	path->mtu = attributes.path_mtu;
-	return ret ? ret : from_value(ibv_modify_qp(pair, &attributes, mask));
+	return from_value(ibv_modify_qp(pair, &attributes, mask));
 }
 
 int smd_verbs_pair_join_as(struct ibv_qp *pair, struct rdma_cm_id *id, struct smd_verbs_path *path)

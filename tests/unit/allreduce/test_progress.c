@@ -156,21 +156,25 @@ static unsigned long others_sleeps(void)
 	return sum;
 }
 
+static void set_in_flight(struct smd_progress *progress, unsigned in_flight, unsigned large)
+{
+	smd_progress_lock(progress);
+	progress->in_flight = in_flight;
+	progress->large = large;
+	smd_progress_unlock(progress);
+}
+
 static void begin_in_flight(struct smd_progress *progress)
 {
 	assert_int_equal(smd_progress_create(
 				 progress, SMD_ENGINE_SHARED, NULL, (struct smd_locality_ways){0}),
 		0);
-	smd_progress_lock(progress);
-	progress->in_flight = 1;
-	smd_progress_unlock(progress);
+	set_in_flight(progress, 1, 0);
 }
 
 static void end_in_flight(struct smd_progress *progress)
 {
-	smd_progress_lock(progress);
-	progress->in_flight = 0;
-	smd_progress_unlock(progress);
+	set_in_flight(progress, 0, 0);
 	smd_progress_end(progress);
 	smd_progress_destroy(progress);
 }
@@ -266,9 +270,7 @@ static void leave_something(struct smd_progress *progress, unsigned rounds, unsi
 	struct timed timed = {.task.run = timed_begin, .base = progress->base};
 	int tries = 0;
 
-	smd_progress_lock(progress);
-	progress->large = large;
-	smd_progress_unlock(progress);
+	set_in_flight(progress, 1, large);
 	for (unsigned k = 0; k < rounds; k++) {
 		await_answer(progress);
 	}
@@ -295,14 +297,6 @@ static void the_thread_takes_up_what_callers_leave(void **state)
 }
 
 enum { LATE_TRIES = 20, MANY = 200000 };
-
-static void set_in_flight(struct smd_progress *progress, unsigned in_flight, unsigned large)
-{
-	smd_progress_lock(progress);
-	progress->in_flight = in_flight;
-	progress->large = large;
-	smd_progress_unlock(progress);
-}
 
 static bool is_within_5_ms(uint64_t began)
 {
@@ -348,7 +342,6 @@ static void what_is_begun_after_a_wait_is_looked_after(void **state)
 			assert_true(++tries < LATE_TRIES);
 		}
 	}
-	set_in_flight(&progress, 1, 0);
 	end_in_flight(&progress);
 }
 
@@ -421,33 +414,33 @@ static void a_caller_that_only_begins_does_not_keep_the_loop_waiting(void **stat
 	free(errands);
 }
 
-struct late_task {
+struct leaver {
 	struct smd_progress *progress;
 	struct smd_task *task;
 	bool done;
 };
 
-static bool is_late(const void *arg)
+static bool has_left(const void *arg)
 {
-	return ((const struct late_task *)arg)->done;
+	return ((const struct leaver *)arg)->done;
 }
 
 /* As a completion does that leaves something to do for later. */
 static bool defer_and_end(const void *arg)
 {
-	struct late_task *late = (struct late_task *)(uintptr_t)arg;
+	struct leaver *leaver = (struct leaver *)(uintptr_t)arg;
 
-	smd_progress_defer(late->progress, late->task);
-	late->done = true;
+	smd_progress_defer(leaver->progress, leaver->task);
+	leaver->done = true;
 	return true;
 }
 
 /* A task that the owner left behind, with nothing else in flight. */
 static bool is_run_soon(struct smd_progress *progress)
 {
-	static const struct smd_goal goal = {.done = is_late, .poll = defer_and_end};
+	static const struct smd_goal goal = {.done = has_left, .poll = defer_and_end};
 	struct errand errand = {.task.run = errand_run};
-	struct late_task late = {progress, &errand.task, false};
+	struct leaver leaver = {progress, &errand.task, false};
 	uint64_t began;
 	bool soon;
 
@@ -455,7 +448,7 @@ static bool is_run_soon(struct smd_progress *progress)
 	usleep(1000); /* so the thread rests */
 	await_answer(progress);
 	began = smd_clock_ns();
-	assert_int_equal(smd_progress_await(progress, NULL, &goal, &late, 0), 0);
+	assert_int_equal(smd_progress_await(progress, NULL, &goal, &leaver, 0), 0);
 	while (!errand.ran) {
 		usleep(100);
 	}
