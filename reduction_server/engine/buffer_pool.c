@@ -16,11 +16,10 @@ int smd_buffer_pool_create(struct smd_buffer_pool *pool, size_t bytes, size_t bu
 	*pool = (struct smd_buffer_pool){
 		.buffer_bytes = buffer_bytes, .total = total, .nfree = total};
 	pool->free = malloc(total * sizeof(*pool->free));
-	if (!pool->free) {
-		return -ENOMEM;
-	}
-	if (smd_pages_map(&pool->pages, total * stride)) {
+	pool->users = calloc(total, sizeof(*pool->users));
+	if (!pool->free || !pool->users || smd_pages_map(&pool->pages, total * stride)) {
 		free(pool->free);
+		free(pool->users);
 		return -ENOMEM;
 	}
 	for (size_t i = 0; i < total; i++) {
@@ -33,6 +32,7 @@ void smd_buffer_pool_destroy(struct smd_buffer_pool *pool)
 {
 	smd_pages_unmap(&pool->pages);
 	free(pool->free);
+	free(pool->users);
 }
 
 bool smd_buffer_pool_reserve(struct smd_buffer_pool *pool, size_t n)
@@ -50,10 +50,20 @@ void smd_buffer_pool_release(struct smd_buffer_pool *pool, size_t n)
 	pool->reserved -= n;
 }
 
-void *smd_buffer_pool_take(struct smd_buffer_pool *pool)
+void *smd_buffer_pool_take(struct smd_buffer_pool *pool, uint64_t user, bool *others)
 {
+	uint8_t *buffer;
+	uint64_t *last;
+
 	assert(pool->nfree > 0); /* reserved before */
-	return pool->free[--pool->nfree];
+	buffer = pool->free[--pool->nfree];
+	last = &pool->users[(size_t)(buffer - pool->pages.memory) /
+			    SMD_BUFFER_POOL_STRIDE(pool->buffer_bytes)];
+	if (others) {
+		*others = *last != 0 && *last != user;
+	}
+	*last = user;
+	return buffer;
 }
 
 void smd_buffer_pool_give(struct smd_buffer_pool *pool, void *buffer)

@@ -29,6 +29,8 @@ struct smd_buffer_pool {
 	size_t reserved; /* of them, promised */
 	size_t nfree;
 	void **free; /* a stack */
+	uint64_t
+		*users; /* [total], who has last used each, in the order of memory; 0: nobody has */
 };
 
 /* Maps as many buffers, with what lies between them, as `bytes` hold: at least one. A buffer begins
@@ -46,7 +48,8 @@ static inline size_t smd_buffer_pool_bytes(const struct smd_buffer_pool *pool)
 bool smd_buffer_pool_reserve(struct smd_buffer_pool *pool, size_t n);
 void smd_buffer_pool_release(struct smd_buffer_pool *pool, size_t n);
 
-void *smd_buffer_pool_take(struct smd_buffer_pool *pool);
+/* For that user (not 0). *others: another one has left something in it; NULL: no matter. */
+void *smd_buffer_pool_take(struct smd_buffer_pool *pool, uint64_t user, bool *others);
 void smd_buffer_pool_give(struct smd_buffer_pool *pool, void *buffer);
 
 #endif

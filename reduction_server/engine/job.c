@@ -27,6 +27,7 @@ struct smd_server_job *smd_jobs_take(struct smd_jobs *jobs, const char *name)
 			return NULL;
 		}
 		memcpy(job->name, name, size);
+		job->number = ++jobs->taken;
 		LIST_INSERT_HEAD(&jobs->list, job, link);
 	}
 	job->comms++;

@@ -19,6 +19,7 @@
 #define SMD_JOB_MOST(all) ((all) - (all) / 8)
 
 struct smd_server_job {
+	uint64_t number;          /* from 1 on; none is used twice */
 	unsigned comms;           /* that are not freed; the last one takes the job along */
 	unsigned lanes;           /* that are in groups */
 	size_t reserved;          /* buffers that its communicators have been promised */
@@ -30,6 +31,7 @@ struct smd_server_job {
 struct smd_jobs {
 	LIST_HEAD(, smd_server_job) list;
 	unsigned working; /* jobs that have been promised buffers */
+	uint64_t taken;   /* jobs that there ever were */
 };
 
 struct smd_server_job *smd_jobs_find(const struct smd_jobs *jobs, const char *name);

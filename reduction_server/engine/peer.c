@@ -179,14 +179,10 @@ static int peer_on_input_header(struct smd_peer *peer, const struct smd_frame *f
 	if (!member->comm) {
 		return 0; /* sent before the worker knew that the communicator is over */
 	}
-	if (lane->direct && !smd_member_advertises(member, frame->ordinal)) {
-		return smd_error_set(error, EPROTO,
-			"INPUT: must not be written to a buffer that was not advertised, got "
-			"ordinal "
-			"%llu",
-			(unsigned long long)frame->ordinal);
+	ret = smd_member_check_buffer(member, frame->ordinal, lane->direct, error);
+	if (ret == 0) {
+		ret = smd_part_place(member, frame, &peer->rx_slot, error);
 	}
-	ret = smd_part_place(member, frame, &peer->rx_slot, error);
 	if (ret == 0 && peer->rx_slot) {
 		*payload = smd_slot_receive(peer->rx_slot, frame,
 			smd_member_claim_buffer(

@@ -4,8 +4,10 @@
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "reduction_server/engine/comm.h"
+#include "reduction_server/engine/job.h"
 #include "reduction_server/engine/resources.h"
 
 /* A granted ordinal is at most so far from the next one. */
@@ -20,15 +22,26 @@ static struct smd_receive_buffer *receive_buffer_of(
 	return &member->receive_buffers[ordinal % receive_buffer_count(member)];
 }
 
+/* Whoever may write there may write nothing, and then ask for the result: with memory windows jobs
+ * may not trust each other, and what another one has left there is cleared before it is told of. */
+static void member_advertise_one(struct smd_member *member, struct smd_receive_buffer *receive)
+{
+	struct smd_buffer_pool *pool = &member->resources->pool;
+	bool others;
+
+	receive->buffer = smd_buffer_pool_take(pool, member->comm->job->number, &others);
+	receive->advertisement = smd_lane_advertise(member->lane, receive->buffer,
+		(uint32_t)pool->buffer_bytes, (struct smd_extent){NULL, 0});
+	if (others && receive->advertisement && receive->advertisement->held) {
+		memset(receive->buffer, 0, pool->buffer_bytes);
+	}
+}
+
 int smd_member_advertise(struct smd_member *member, uint64_t limit)
 {
-	struct smd_lane *lane = member->lane;
-	struct smd_buffer_pool *pool;
-
-	if (!smd_lane_can_advertise(lane)) {
+	if (!smd_lane_can_advertise(member->lane)) {
 		return 0;
 	}
-	pool = &member->resources->pool;
 	if (!member->receive_buffers) {
 		member->receive_buffers =
 			calloc(receive_buffer_count(member), sizeof(*member->receive_buffers));
@@ -37,20 +50,48 @@ int smd_member_advertise(struct smd_member *member, uint64_t limit)
 		return -ENOMEM;
 	}
 	for (; member->advertised < limit; member->advertised++) {
-		struct smd_receive_buffer *receive = receive_buffer_of(member, member->advertised);
-
-		assert(!receive->buffer);
-		receive->buffer = smd_buffer_pool_take(pool);
-		receive->advertisement = smd_lane_advertise(lane, receive->buffer,
-			(uint32_t)pool->buffer_bytes, (struct smd_extent){NULL, 0});
+		assert(!receive_buffer_of(member, member->advertised)->buffer);
+		member_advertise_one(member, receive_buffer_of(member, member->advertised));
 	}
 	return 0;
 }
 
-bool smd_member_advertises(const struct smd_member *member, uint64_t ordinal)
+static const struct smd_advertisement *advertisement_of(
+	const struct smd_member *member, uint64_t ordinal)
 {
-	return ordinal >= member->next && ordinal < member->advertised &&
-	       receive_buffer_of(member, ordinal)->advertisement != NULL;
+	return ordinal >= member->next && ordinal < member->advertised
+		       ? receive_buffer_of(member, ordinal)->advertisement
+		       : NULL;
+}
+
+int smd_member_check_buffer(
+	const struct smd_member *member, uint64_t ordinal, bool direct, struct smd_error *error)
+{
+	const struct smd_advertisement *advertisement = advertisement_of(member, ordinal);
+
+	if (direct && !advertisement) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: must not be written to a buffer that was not advertised, got "
+			"ordinal %llu",
+			(unsigned long long)ordinal);
+	}
+	if (advertisement && advertisement->held) {
+		return smd_error_set(error, EPROTO,
+			"INPUT: must give back the memory window of its buffer, got ordinal %llu "
+			"without",
+			(unsigned long long)ordinal);
+	}
+	return 0;
+}
+
+bool smd_member_holds_buffers(const struct smd_member *member)
+{
+	for (uint64_t k = member->next; k < member->advertised; k++) {
+		if (advertisement_of(member, k) && advertisement_of(member, k)->held) {
+			return true;
+		}
+	}
+	return false;
 }
 
 void *smd_member_claim_buffer(struct smd_member *member, uint64_t ordinal, uint32_t written)
@@ -91,18 +132,29 @@ unsigned smd_member_count_buffers(const struct smd_member *member)
 						 : 0;
 }
 
+static void resources_take_back(void *owner, void *buffer)
+{
+	struct smd_resources *resources = owner;
+
+	resources->parting--;
+	smd_buffer_pool_release(&resources->pool, 1);
+	smd_buffer_pool_give(&resources->pool, buffer);
+}
+
 void smd_member_free_buffers(struct smd_member *member, bool lane_is_closed)
 {
-	struct smd_buffer_pool *pool = &member->resources->pool;
+	struct smd_resources *resources = member->resources;
 
-	smd_buffer_pool_release(pool, smd_member_count_buffers(member));
 	for (uint64_t k = member->next; k < member->advertised; k++) {
-		struct smd_receive_buffer *receive = receive_buffer_of(member, k);
+		const struct smd_receive_buffer *receive = receive_buffer_of(member, k);
 
-		if (!lane_is_closed) {
-			smd_lane_revoke(member->lane, receive->advertisement);
+		resources->parting++;
+		if (lane_is_closed) {
+			resources_take_back(resources, receive->buffer);
+		} else {
+			smd_lane_withdraw(member->lane, receive->advertisement, receive->buffer,
+				resources_take_back, resources);
 		}
-		smd_buffer_pool_give(pool, receive->buffer);
 	}
 	free(member->receive_buffers);
 	member->receive_buffers = NULL;

@@ -25,8 +25,11 @@ struct smd_receive_buffer {
  * frame to the member. Does nothing where the lane does not support remote buffers. -ENOMEM. */
 int smd_member_advertise(struct smd_member *member, uint64_t limit);
 
-/* Whether a part of that ordinal may have been written to its receive buffer. */
-bool smd_member_advertises(const struct smd_member *member, uint64_t ordinal);
+/* Whether a part of that ordinal may come: 0; -EPROTO with a text where it was written to a receive
+ * buffer (`direct`) that the ordinal has not, or where the worker can still write to the one that
+ * it has. */
+int smd_member_check_buffer(
+	const struct smd_member *member, uint64_t ordinal, bool direct, struct smd_error *error);
 
 /* The ordinal's receive buffer, which is the caller's from now on, with so many bytes of the part
  * that have been written to it already; NULL: it has none. */
@@ -38,8 +41,11 @@ void smd_member_withdraw(struct smd_member *member, uint64_t limit);
 /* How many receive buffers it holds. */
 unsigned smd_member_count_buffers(const struct smd_member *member);
 
-/* Gives all receive buffers and their reservation back to the pool. The member is detached, and its
- * lane is closed or its worker has left. */
+/* Whether some could be taken back only later: smd_member_withdraw() is not for these. */
+bool smd_member_holds_buffers(const struct smd_member *member);
+
+/* Gives all receive buffers and their reservation back to the pool, those with memory windows when
+ * these are closed. The member is detached, and its lane is closed or its worker has left. */
 void smd_member_free_buffers(struct smd_member *member, bool lane_is_closed);
 
 #endif

@@ -22,7 +22,8 @@ struct smd_resources {
 	unsigned late_s;       /* a rank that the others wait for so long is named */
 	unsigned forming_s;    /* a communicator that is not complete by then is over */
 	unsigned busy_slots;   /* of all communicators */
-	unsigned parting;      /* lanes that are closed, whose cards may still use buffers */
+	unsigned parting; /* lanes that are closed, and buffers that were withdrawn, which cards may
+			     still use */
 	unsigned short_looks;  /* somebody would have had a larger window: looks for idle ones to
 				  come */
 	uint64_t chunks;       /* reduced */

@@ -66,7 +66,9 @@ void *smd_slot_receive(struct smd_slot *slot, const struct smd_frame *frame, voi
 	slot->begun++;
 	slot->got[rank] = 0;
 	if (frame->length) {
-		slot->parts[rank] = advertised ? advertised : smd_buffer_pool_take(pool);
+		slot->parts[rank] =
+			advertised ? advertised
+				   : smd_buffer_pool_take(pool, slot->comm->job->number, NULL);
 		slot->length = frame->length;
 	} else if (advertised) {
 		smd_buffer_pool_give(pool, advertised);

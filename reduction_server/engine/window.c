@@ -132,9 +132,20 @@ static bool window_rests(const struct smd_server_comm *comm)
 	       comm->busy_slots == 0;
 }
 
+/* What is granted with memory windows cannot be had back at once: it is kept. */
+static bool window_is_held(const struct smd_server_comm *comm)
+{
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (smd_member_holds_buffers(comm->members[r])) {
+			return true;
+		}
+	}
+	return false;
+}
+
 static bool window_is_idle(const struct smd_server_comm *comm)
 {
-	return window_rests(comm) && comm->looked_at == comm->done;
+	return window_rests(comm) && comm->looked_at == comm->done && !window_is_held(comm);
 }
 
 static void window_ask(struct smd_server_comm *comm)

@@ -63,9 +63,14 @@ struct smd_extent {
 
 /* What every transport's note of an advertised buffer begins with. */
 struct smd_advertisement {
-	bool beside;                        /* nothing is written to the buffer before claim() */
+	bool beside; /* nothing is written to the buffer before claim() */
+	bool held;   /* the other end has the key of a memory window to it, and gives that back with
+			the frame that the buffer is for: one that comes without is a breach */
 	LIST_ENTRY(smd_advertisement) link; /* of the lane's */
 };
+
+/* The memory of an advertisement that was withdrawn is its owner's again. */
+typedef void smd_withdrawn(void *owner, void *memory);
 
 struct smd_send {
 	uint8_t header[SMD_FRAME_SIZE]; /* encoded by smd_lane_send() */
@@ -134,6 +139,9 @@ struct smd_lane_callbacks {
 	/* *payload may be memory that cannot be written: of one of more than a page the lane then
 	 * ends with -EFAULT, and no processor writes there. Not by every transport. */
 	bool callers_memory;
+	/* The other end is of the same job, and trusted with what is advertised to it until that is
+	 * revoked: no memory windows. */
+	bool trusting;
 };
 
 struct smd_lane_counts {

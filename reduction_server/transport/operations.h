@@ -165,9 +165,16 @@ struct smd_transport_ops {
 	 */
 	struct smd_advertisement *(*advertise)(
 		struct smd_lane *lane, void *memory, uint32_t length, struct smd_extent extent);
-	/* Revokes it: its payload has arrived or never will. Closing a lane revokes all.
-	 */
+	/* Revokes it: its payload has arrived. Closing a lane revokes all. */
 	void (*revoke)(struct smd_lane *lane, struct smd_advertisement *advertise);
+	/*
+	 * Revokes it though its payload has not come and never will. The card may write to the
+	 * memory until gone() is called: now, later from the loop or smd_lane_poll(), or when the
+	 * lane is closed and released. NULL operation: the other end says that it is finished, and
+	 * that is all there is.
+	 */
+	void (*withdraw)(struct smd_lane *lane, struct smd_advertisement *advertise,
+		smd_withdrawn *gone, void *owner);
 	/*
 	 * The payload has been written to it (lane->direct): its `length` bytes are in the memory
 	 * that was advertised when this returns, and it is revoked. Until then the card may have

@@ -156,6 +156,18 @@ static inline void smd_lane_revoke(struct smd_lane *lane, struct smd_advertiseme
 	}
 }
 
+/* NULL: it was never advertised. */
+static inline void smd_lane_withdraw(struct smd_lane *lane, struct smd_advertisement *advertise,
+	void *memory, smd_withdrawn *gone, void *owner)
+{
+	if (advertise && lane->ops->withdraw) {
+		lane->ops->withdraw(lane, advertise, gone, owner);
+	} else {
+		smd_lane_revoke(lane, advertise);
+		gone(owner, memory);
+	}
+}
+
 static inline void smd_lane_claim(
 	struct smd_lane *lane, struct smd_advertisement *advertise, uint32_t length)
 {

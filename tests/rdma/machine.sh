@@ -6,7 +6,7 @@
 #   failures       what goes wrong on RDMA lanes while operations are going on: every end is named and nothing hangs;
 #                  which transport a lane takes, and why; what an idle server costs
 #   job            the digits job with its reduction server over RDMA: it trains as over TCP, to the same weights
-#   fabric         a network that drops RDMA's packets, or the large ones, and small and large MTUs, by defaults; tools/rdma-fabric has more
+#   fabric         a network that drops RDMA's packets, or the large ones, small and large MTUs, and memory windows, by defaults; tools/rdma-fabric has more
 #   nccl_collnet   CollNet: scenarios of tests/nccl_proxy/collnet_driver.c with servers on an RDMA device
 #   nccl_rails     CollNet over two cards of each node: each carries its share over RDMA, and reaches the server by its own network
 #   nccl_net       the NCCL plugin's point-to-point network: the driver of functional.nccl_net, and what it does

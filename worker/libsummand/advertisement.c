@@ -1,6 +1,8 @@
 /* Advertises places of results, and undoes what was written there of one that will not come. */
 #include "worker/libsummand/advertisement.h"
 
+#include <errno.h>
+
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/undo.h"
 
@@ -102,19 +104,8 @@ void smd_flow_advertise(struct smd_flow *flow, struct smd_request *operation, ui
 	}
 }
 
-void smd_flow_claim(struct smd_flow *flow, uint64_t ordinal, uint32_t written)
-{
-	struct smd_advertisement **advertisement = flow_advertisement(flow, ordinal);
-
-	if (written) {
-		smd_lane_claim(flow->remote->lane, *advertisement, written);
-		*advertisement = NULL;
-		flow_take_place(flow, ordinal);
-	}
-	smd_flow_revoke(flow, ordinal);
-}
-
-void smd_flow_revoke(struct smd_flow *flow, uint64_t ordinal)
+/* It comes elsewhere, or is there. */
+static void flow_revoke(struct smd_flow *flow, uint64_t ordinal)
 {
 	struct smd_advertisement **advertisement = flow_advertisement(flow, ordinal);
 
@@ -126,6 +117,75 @@ void smd_flow_revoke(struct smd_flow *flow, uint64_t ordinal)
 	flow_drop_place(flow, ordinal);
 }
 
+int smd_flow_check_place(
+	const struct smd_flow *flow, uint64_t ordinal, bool direct, struct smd_error *error)
+{
+	const struct smd_advertisement *advertisement =
+		flow->advertisements[ordinal % SMD_FLOW_WINDOW_MAX];
+
+	if (direct && !advertisement) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: must not be written to a buffer that was not advertised, got "
+			"ordinal %llu",
+			(unsigned long long)ordinal);
+	}
+	if (advertisement && advertisement->held) {
+		return smd_error_set(error, EPROTO,
+			"RESULT: must give back the memory window of its place, got ordinal %llu "
+			"without",
+			(unsigned long long)ordinal);
+	}
+	return 0;
+}
+
+void smd_flow_claim(struct smd_flow *flow, uint64_t ordinal, uint32_t written)
+{
+	struct smd_advertisement **advertisement = flow_advertisement(flow, ordinal);
+
+	if (written) {
+		smd_lane_claim(flow->remote->lane, *advertisement, written);
+		*advertisement = NULL;
+		flow_take_place(flow, ordinal);
+	}
+	flow_revoke(flow, ordinal);
+}
+
+static void flow_drop_places(struct smd_flow *flow)
+{
+	for (uint64_t k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+		flow_drop_undo(flow, k);
+		flow_drop_place(flow, k);
+	}
+}
+
+static void flow_on_withdrawn(void *owner, void *memory)
+{
+	struct smd_flow *flow = owner;
+
+	(void)memory;
+	if (--flow->withdrawing == 0) {
+		flow_drop_places(flow);
+		flow->withdrawn(flow);
+	}
+}
+
+void smd_flow_withdraw_all(struct smd_flow *flow, void (*withdrawn)(struct smd_flow *flow))
+{
+	flow->withdrawn = withdrawn;
+	flow->withdrawing = 1; /* until all are counted */
+	for (uint64_t k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
+		struct smd_advertisement **advertisement = flow_advertisement(flow, k);
+
+		if (*advertisement && flow->remote->lane) { /* else it is gone with that */
+			flow->withdrawing++;
+			smd_lane_withdraw(
+				flow->remote->lane, *advertisement, NULL, flow_on_withdrawn, flow);
+		}
+		*advertisement = NULL;
+	}
+	flow_on_withdrawn(flow, NULL);
+}
+
 bool smd_flow_is_open(const struct smd_flow *flow)
 {
 	for (unsigned k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
@@ -134,13 +194,6 @@ bool smd_flow_is_open(const struct smd_flow *flow)
 		}
 	}
 	return false;
-}
-
-void smd_flow_revoke_all(struct smd_flow *flow)
-{
-	for (uint64_t k = 0; k < SMD_FLOW_WINDOW_MAX; k++) {
-		smd_flow_revoke(flow, k);
-	}
 }
 
 /* The card may have begun to write the chunk's result over what was sent. */

@@ -23,14 +23,18 @@ void smd_flow_advertise(struct smd_flow *flow, struct smd_request *operation, ui
  */
 void smd_flow_claim(struct smd_flow *flow, uint64_t ordinal, uint32_t written);
 
-/* It comes elsewhere, or is not wanted. */
-void smd_flow_revoke(struct smd_flow *flow, uint64_t ordinal);
+/* Whether the result of that ordinal may come: 0; -EPROTO with a text where it was written to a
+ * place
+ * (`direct`) that was not advertised, or where the shard can still write to one that was. */
+int smd_flow_check_place(
+	const struct smd_flow *flow, uint64_t ordinal, bool direct, struct smd_error *error);
 
 /* Whether the shard may write into buffers of the communicator without a further word. */
 bool smd_flow_is_open(const struct smd_flow *flow);
 
-/* The shard is finished with the communicator. */
-void smd_flow_revoke_all(struct smd_flow *flow);
+/* The shard is finished with the communicator; withdrawn() is called when its card cannot write to
+ * any place any more: now, later, or when the lane is closed. */
+void smd_flow_withdraw_all(struct smd_flow *flow, void (*withdrawn)(struct smd_flow *flow));
 
 /* The lane has been closed, and with it all that was advertised on it. Where a card may have begun
  * to write a result over its input, the input is there again. */

@@ -465,16 +465,11 @@ int smd_flow_receive(struct smd_flow *flow, const struct smd_frame *frame, void 
 		flow->rx_beside = NULL;
 	}
 	ret = flow_find_result(flow, frame, error);
+	if (ret == 0) {
+		ret = smd_flow_check_place(flow, frame->ordinal, flow->remote->lane->direct, error);
+	}
 	if (ret) {
 		return ret;
-	}
-	if (flow->remote->lane->direct &&
-		!flow->advertisements[frame->ordinal % SMD_FLOW_WINDOW_MAX]) {
-		return smd_error_set(error, EPROTO,
-			"RESULT: must not be written to a buffer that was not advertised, got "
-			"ordinal "
-			"%llu",
-			(unsigned long long)frame->ordinal);
 	}
 	if (frame->length) {
 		*payload = flow_place_result(flow, frame->window == 0);

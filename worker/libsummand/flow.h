@@ -85,6 +85,8 @@ struct smd_flow {
 	struct smd_flow_send *sends;
 	struct smd_remote_buffer *remote_buffers;  /* for its chunk */
 	struct smd_advertisement **advertisements; /* NULL or for its result */
+	unsigned withdrawing; /* of them, which the shard's card may still write to; */
+	void (*withdrawn)(struct smd_flow *flow); /* none is left of these */
 };
 
 /* Its lane is there. Between the end of that and the word that the server is lost it is not, and

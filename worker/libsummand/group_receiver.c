@@ -200,6 +200,11 @@ static int comm_take_late(struct smd_flow *flow, const struct smd_frame *frame,
 	return ret;
 }
 
+static void comm_on_withdrawn(struct smd_flow *flow)
+{
+	smd_group_flow_closed(flow->comm, flow);
+}
+
 static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
 	const uint8_t *payload, struct smd_error *error)
 {
@@ -209,8 +214,7 @@ static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
 	case SMD_FRAME_JOINED:
 		return smd_group_joined(flow, frame, error);
 	case SMD_FRAME_LEFT:
-		smd_flow_revoke_all(flow);
-		smd_group_flow_closed(flow->comm, flow);
+		smd_flow_withdraw_all(flow, comm_on_withdrawn);
 		return 0;
 	case SMD_FRAME_SHRINK:
 		smd_flow_shrink(flow);

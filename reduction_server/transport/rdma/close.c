@@ -61,19 +61,6 @@ static struct smd_send *lane_first_of_owner(const struct rdma_lane *lane)
 	return send;
 }
 
-static void lane_forget_advertisements(struct rdma_lane *lane)
-{
-	while (!LIST_EMPTY(&lane->advertisements)) {
-		smd_lane_revoke(&lane->lane, LIST_FIRST(&lane->advertisements));
-	}
-	while (!LIST_EMPTY(&lane->idle_advertisements)) {
-		struct smd_advertisement *advertisement = LIST_FIRST(&lane->idle_advertisements);
-
-		LIST_REMOVE(advertisement, link);
-		free(advertisement);
-	}
-}
-
 /* Nobody uses memory of the owner's any more, who hears that last. */
 static void lane_release(struct rdma_lane *lane)
 {
@@ -107,7 +94,7 @@ static void lane_free(evutil_socket_t fd, short what, void *arg)
 		smd_rdma_loop_put(lane->loop);
 	}
 	free(lane->posted);
-	free(lane->remote_buffers);
+	smd_rdma_lane_free_advertisements(lane);
 	free(lane);
 }
 
@@ -138,6 +125,8 @@ static void lane_take_back(struct rdma_lane *lane)
 	if (lane->id) {
 		smd_verbs_id_destroy(lane->id);
 	}
+	smd_rdma_lane_destroy_windows(
+		lane); /* they hold on to the queue pair that they are bound to */
 	if (lane->paired) {
 		smd_verbs_pair_destroy(lane->pair.qp);
 	}
@@ -171,7 +160,7 @@ static void lane_let_go(struct rdma_lane *lane)
 	}
 	lane_give_back_posted(lane);
 	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
-	lane_forget_advertisements(lane);
+	smd_rdma_lane_forget_advertisements(lane);
 }
 
 static void lane_destroy(struct rdma_lane *lane)
@@ -207,7 +196,7 @@ static void lane_leave_to_maker(struct rdma_lane *lane)
 	}
 	lane_give_back_queued(lane, TAILQ_FIRST(&lane->tx));
 	if (!lane->released) {
-		lane_forget_advertisements(lane);
+		smd_rdma_lane_forget_advertisements(lane);
 	}
 	lane->callbacks = NULL; /* who may be gone when the other end writes meanwhile */
 	lane->owner = NULL;
@@ -274,6 +263,7 @@ static bool lane_is_alone(const struct rdma_lane *lane)
 /* By the end of its queue pair: after that nothing is read or written. */
 static void lane_become_alone(struct rdma_lane *lane)
 {
+	smd_rdma_lane_destroy_windows(lane);
 	smd_verbs_pair_destroy(lane->pair.qp);
 	lane_take_completions(lane);
 	lane->pair.qp = NULL;
@@ -429,7 +419,7 @@ static bool lane_begin_draining(struct rdma_lane *lane)
 	}
 	for (uint32_t i = lane->remotes_begin; i != lane->remotes_end; i++) {
 		/* The other end is not to be told of it any more. */
-		lane->remote_buffers[i % lane->remotes_room] = (struct smd_remote_buffer){0};
+		lane->remotes[i % lane->remotes_room] = (struct rdma_remote){.advertisement = NULL};
 	}
 	lane->callbacks = NULL;
 	lane->owner = NULL;

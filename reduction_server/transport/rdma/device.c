@@ -48,11 +48,17 @@ int smd_rdma_explain(struct smd_error *error, int err, const char *what)
 
 /* ---- the device's registered memory ---- */
 
+int smd_rdma_device_access(const struct rdma_device *device)
+{
+	return IBV_ACCESS_LOCAL_WRITE |
+	       (device->windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE);
+}
+
 static int device_register(void *owner, void *address, size_t length, enum smd_rdma_access access,
 	struct smd_rdma_keys *out)
 {
 	struct rdma_device *device = owner;
-	int flags = access == SMD_RDMA_WRITE ? IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE : 0;
+	int flags = access == SMD_RDMA_WRITE ? smd_rdma_device_access(device) : 0;
 	struct ibv_mr *region;
 	struct smd_error error = {""};
 	int ret;
@@ -81,7 +87,7 @@ static int device_register_dmabuf(void *owner, void *address, size_t length, int
 	struct rdma_device *device = owner;
 	struct ibv_mr *region;
 	int ret = smd_verbs_region_create_dmabuf(device->domain, fd, offset, (uintptr_t)address,
-		length, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &region);
+		length, smd_rdma_device_access(device), &region);
 
 	if (ret == 0) {
 		*out = (struct smd_rdma_keys){region, region->lkey, region->rkey};
@@ -376,12 +382,33 @@ static int device_create_queue(struct rdma_device *device)
 	return ret;
 }
 
-/* -ENOTSUP: headers could not be told of. */
+/* What there must be; NULL: nothing is missing. */
+static const char *device_lacks(const struct rdma_device *device)
+{
+	if (!device->limits.immediate) { /* headers could not be told of */
+		return "be InfiniBand or RoCE; it has no writes with immediate data";
+	}
+	return device->windows && !device->limits.windows
+		       ? "have memory windows of type 2B, as SUMMAND_RDMA_WINDOWS=1 asks for"
+		       : NULL;
+}
+
+/* NULL: there was no memory for it. */
+static int device_explain(const struct rdma_device *device, int ret, struct smd_error *error)
+{
+	const char *lacks = device && ret == -ENOTSUP ? device_lacks(device) : NULL;
+
+	return lacks ? smd_error_set(error, ENOTSUP, "rdma: %s must %s",
+			       ibv_get_device_name(device->context->device), lacks)
+		     : smd_rdma_explain(error, -ret, "use the device");
+}
+
+/* -ENOTSUP: it lacks something. */
 static int device_query(struct rdma_device *device, uint8_t port)
 {
 	int ret = smd_verbs_query(device->context, port, &device->limits);
 
-	return ret == 0 && !device->limits.immediate ? -ENOTSUP : ret;
+	return ret == 0 && device_lacks(device) ? -ENOTSUP : ret;
 }
 
 static void device_tell_unwatched(const struct rdma_device *device, const char *why)
@@ -454,13 +481,13 @@ destroy_domain:
 }
 
 int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
-	uint32_t completions, struct rdma_device **out, struct smd_error *error)
+	bool windows, uint32_t completions, struct rdma_device **out, struct smd_error *error)
 {
 	struct rdma_device *device;
 	int ret = -ENOMEM;
 
 	LIST_FOREACH (device, &loop->devices, link) {
-		if (device->context == context && !device->failed &&
+		if (device->context == context && device->windows == windows && !device->failed &&
 			smd_rdma_device_make_room(device, completions) == 0) {
 			device->users++;
 			*out = device;
@@ -471,6 +498,7 @@ int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uin
 	if (device) {
 		device->loop = loop;
 		device->context = context;
+		device->windows = windows;
 		device->users = 1;
 		TAILQ_INIT(&device->dirty);
 		LIST_INIT(&device->buffers.slabs);
@@ -478,13 +506,9 @@ int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uin
 		ret = device_create(device, port);
 	}
 	if (ret) {
+		ret = device_explain(device, ret, error);
 		free(device);
-		return ret == -ENOTSUP ? smd_error_set(error, ENOTSUP,
-						 "rdma: %s must be InfiniBand or RoCE; it has no "
-						 "writes with "
-						 "immediate data",
-						 ibv_get_device_name(context->device))
-				       : smd_rdma_explain(error, -ret, "use the device");
+		return ret;
 	}
 	smd_log(SMD_LOG_DEBUG, "rdma", "device %s: path MTU %u, queues of up to %u",
 		ibv_get_device_name(context->device), 128u << device->limits.mtu,

@@ -99,6 +99,7 @@ struct rdma_device {
 	struct rdma_loop *loop;
 	struct ibv_context *context;
 	struct smd_verbs_limits limits;
+	bool windows; /* what is registered can be written to by memory windows alone */
 	struct ibv_pd *domain;
 	struct smd_verbs_queue queue;
 	uint32_t queue_depth;
@@ -146,7 +147,10 @@ int smd_rdma_explain(struct smd_error *error, int err, const char *what);
 /* The loop's, with room for so many completions more: where a queue is full and cannot be made
  * larger, another with one of its own. 0 or -errno with a text. */
 int smd_rdma_device_get(struct rdma_loop *loop, struct ibv_context *context, uint8_t port,
-	uint32_t completions, struct rdma_device **out, struct smd_error *error);
+	bool windows, uint32_t completions, struct rdma_device **out, struct smd_error *error);
+/* How memory is registered that the other end may write to (IBV_ACCESS_*): by the registration's
+ * key, or only by those of memory windows. */
+int smd_rdma_device_access(const struct rdma_device *device);
 void smd_rdma_device_put(struct rdma_device *device);
 /* It stays without a lane. */
 void smd_rdma_device_keep(struct rdma_device *device);

@@ -20,6 +20,8 @@ struct rdma_lane *smd_rdma_lane_create(void)
 		TAILQ_INIT(&lane->tx);
 		LIST_INIT(&lane->advertisements);
 		LIST_INIT(&lane->idle_advertisements);
+		STAILQ_INIT(&lane->closing);
+		STAILQ_INIT(&lane->closed_windows);
 	}
 	return lane;
 }
@@ -39,8 +41,10 @@ static int lane_make_room(struct rdma_lane *lane, struct smd_error *error)
 static int lane_begin_pair(struct rdma_lane *lane, struct ibv_context *context, uint8_t port,
 	struct smd_error *error)
 {
-	int ret = smd_rdma_device_get(lane->loop, context, port, RDMA_DEPTH + RDMA_RECEIVES,
-		&lane->device, error);
+	bool windows =
+		lane->loop->settings.windows && !(lane->callbacks && lane->callbacks->trusting);
+	int ret = smd_rdma_device_get(lane->loop, context, port, windows,
+		RDMA_DEPTH + RDMA_RECEIVES, &lane->device, error);
 
 	if (ret) {
 		return ret;
@@ -49,6 +53,13 @@ static int lane_begin_pair(struct rdma_lane *lane, struct ibv_context *context, 
 	lane->depth = RDMA_DEPTH;
 	while (lane->depth > lane->device->limits.queue_depth) {
 		lane->depth /= 2;
+	}
+	if (windows && lane->depth < RDMA_DEPTH) {
+		return smd_error_set(error, EOPNOTSUPP,
+			"rdma: for SUMMAND_RDMA_WINDOWS=1 %s must take %u work requests of a queue "
+			"pair, and takes %u",
+			ibv_get_device_name(context->device), RDMA_DEPTH,
+			lane->device->limits.queue_depth);
 	}
 	lane->making.port = port;
 	ret = lane_make_room(lane, error);
@@ -75,7 +86,7 @@ static int lane_register_buffers(struct rdma_lane *lane, struct smd_error *error
 
 	memset(lane->memory, 0, SMD_RDMA_BUFFERS_BYTES);
 	ret = smd_verbs_region_create(lane->device->domain, lane->memory, SMD_RDMA_BUFFERS_BYTES,
-		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &lane->region);
+		smd_rdma_device_access(lane->device), &lane->region);
 	return ret ? smd_rdma_explain(error, -ret, "register memory") : 0;
 }
 
@@ -121,7 +132,11 @@ static int lane_make(struct rdma_lane *lane, struct smd_error *error)
 			"rdma: %s must have reliable connections, as InfiniBand and RoCE have",
 			ibv_get_device_name(lane->device->context->device));
 	}
-	return ret ? smd_rdma_explain(error, -ret, "make a queue pair") : 0;
+	if (ret) {
+		return smd_rdma_explain(error, -ret, "make a queue pair");
+	}
+	ret = lane->device->windows ? smd_rdma_lane_make_windows(lane) : 0;
+	return ret ? smd_rdma_explain(error, -ret, "make memory windows") : 0;
 }
 
 /* To join it the kernel looks for the way to the other end, on Ethernet for its hardware address:
@@ -141,6 +156,9 @@ static int lane_join(struct rdma_lane *lane, struct smd_error *error)
 	lane->path.patience = settings->patience;
 	ret = lane->id ? smd_verbs_pair_join_as(lane->pair.qp, lane->id, &lane->path)
 		       : smd_verbs_pair_join(lane->pair.qp, &lane->path);
+	if (ret == 0) {
+		ret = smd_rdma_bind_buffers(lane);
+	}
 	return ret ? smd_error_set(error, join_error(ret),
 			     "rdma: the queue pair on %s cannot be connected: %s",
 			     ibv_get_device_name(lane->device->context->device), strerror(-ret))
@@ -334,7 +352,8 @@ struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane)
 	return (struct smd_rdma_greeting){
 		.shard = (uint16_t)lane->shard,
 		.receive_buffers = (uint16_t)lane->receive_buffers,
-		.key = lane->region->rkey,
+		.windows = lane->device->windows,
+		.key = smd_rdma_key_of_buffers(lane),
 		.address = (uintptr_t)lane->memory,
 	};
 }

@@ -19,7 +19,8 @@ static int prepare_device(struct rdma_loop *loop, const struct smd_rdma_wish *wi
 	int ret = smd_rdma_listing_choose(loop, wish, &port, error);
 
 	if (ret == 0) {
-		ret = smd_rdma_device_get(loop, port.device, port.number, 0, &device, error);
+		ret = smd_rdma_device_get(
+			loop, port.device, port.number, loop->settings.windows, 0, &device, error);
 	}
 	if (ret) {
 		return ret;

@@ -9,10 +9,6 @@
 
 #include <assert.h>
 #include <errno.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define REMOTES_FIRST 64
 
 /* ---- sending ---- */
 
@@ -59,87 +55,7 @@ static void rdma_cancel(struct smd_lane *outer, const void *owner)
 	}
 }
 
-/* ---- remote buffers ---- */
-
-static int lane_add_remote_buffer(
-	struct rdma_lane *lane, const struct smd_remote_buffer *remote_buffer)
-{
-	if (lane->remotes_end - lane->remotes_begin == lane->remotes_room) {
-		uint32_t room = lane->remotes_room ? 2 * lane->remotes_room : REMOTES_FIRST;
-		struct smd_remote_buffer *remote_buffers = calloc(room, sizeof(*remote_buffers));
-
-		if (!remote_buffers) {
-			return -ENOMEM;
-		}
-		for (uint32_t i = lane->remotes_begin; i != lane->remotes_end; i++) {
-			remote_buffers[i % room] = lane->remote_buffers[i % lane->remotes_room];
-		}
-		free(lane->remote_buffers);
-		lane->remote_buffers = remote_buffers;
-		lane->remotes_room = room;
-	}
-	lane->remote_buffers[lane->remotes_end++ % lane->remotes_room] = *remote_buffer;
-	return 0;
-}
-
-static struct rdma_advertisement *lane_take_advertisement(struct rdma_lane *lane)
-{
-	struct smd_advertisement *idle = LIST_FIRST(&lane->idle_advertisements);
-
-	if (idle) {
-		LIST_REMOVE(idle, link);
-		return (struct rdma_advertisement *)idle;
-	}
-	return malloc(sizeof(struct rdma_advertisement));
-}
-
-static struct smd_advertisement *rdma_advertise(
-	struct smd_lane *outer, void *memory, uint32_t length, struct smd_extent extent)
-{
-	struct rdma_lane *lane = rdma_lane_of(outer);
-	struct smd_remote_buffer remote_buffer = {.length = 0};
-	struct rdma_advertisement *advertisement = NULL;
-
-	if (lane->device && !lane->ended && length) {
-		advertisement = lane_take_advertisement(lane);
-	}
-	if (advertisement && smd_rdma_memory_find(lane->device->memory, memory, length, extent.base,
-				     extent.length, SMD_RDMA_WRITE, &advertisement->region)) {
-		LIST_INSERT_HEAD(&lane->idle_advertisements, &advertisement->base, link);
-		advertisement = NULL;
-	}
-	if (advertisement) {
-		LIST_INSERT_HEAD(&lane->advertisements, &advertisement->base, link);
-		advertisement->memory = memory;
-		advertisement->base.beside = advertisement->region->slot != NULL;
-		remote_buffer = (struct smd_remote_buffer){
-			(uintptr_t)smd_rdma_region_at(advertisement->region, memory),
-			advertisement->region->keys.rkey, length};
-	}
-	if (lane_add_remote_buffer(lane, &remote_buffer)) {
-		smd_rdma_lane_fail(lane, -ENOMEM, "out of memory");
-	}
-	return advertisement ? &advertisement->base : NULL;
-}
-
-static void rdma_revoke(struct smd_lane *outer, struct smd_advertisement *advertisement)
-{
-	struct rdma_lane *lane = rdma_lane_of(outer);
-
-	smd_rdma_region_put(((struct rdma_advertisement *)advertisement)->region);
-	LIST_REMOVE(advertisement, link);
-	LIST_INSERT_HEAD(&lane->idle_advertisements, advertisement, link);
-}
-
-static void rdma_claim(struct smd_lane *outer, struct smd_advertisement *base, uint32_t length)
-{
-	const struct rdma_advertisement *advertisement = (const struct rdma_advertisement *)base;
-
-	if (advertisement->region->slot) {
-		memcpy(advertisement->memory, advertisement->region->slot, length);
-	}
-	rdma_revoke(outer, base);
-}
+/* ---- memory ---- */
 
 static void rdma_register_memory(
 	struct smd_lane *outer, struct smd_extent memory, size_t largest, bool now)
@@ -250,9 +166,10 @@ const struct smd_transport_ops smd_transport_rdma = {
 	.send = rdma_send,
 	.cancel = rdma_cancel,
 	.poll = rdma_poll,
-	.advertise = rdma_advertise,
-	.revoke = rdma_revoke,
-	.claim = rdma_claim,
+	.advertise = smd_rdma_advertise,
+	.revoke = smd_rdma_revoke,
+	.withdraw = smd_rdma_withdraw,
+	.claim = smd_rdma_claim,
 	.register_memory = rdma_register_memory,
 	.register_device = rdma_register_device,
 	.deregister = rdma_deregister,

@@ -2,8 +2,9 @@
  * A lane over RDMA, as the files of the transport share it: a queue pair on a device (device.h) and
  * the messages that cross it (specs/design/rdma.md).
  *
- * A lane is one state machine in nine files, which call each other in this direction only: rdma.c,
- * listen.c, connect.c, offer.c, pair.c, close.c, receive.c, send.c, end.c. The device calls back by rdma_pair_ops.
+ * A lane is one state machine in ten files, which call each other in this direction only: rdma.c,
+ * listen.c, connect.c, offer.c, pair.c, close.c, receive.c, send.c, advertisement.c, end.c. The
+ * device calls back by rdma_pair_ops.
  */
 #ifndef SMD_TRANSPORT_RDMA_RDMA_H
 #define SMD_TRANSPORT_RDMA_RDMA_H
@@ -58,7 +59,23 @@ struct rdma_posted {
 struct rdma_advertisement {
 	struct smd_advertisement base;
 	void *memory;
+	uint32_t length;
+	uint32_t key;                   /* that the other end writes by */
 	struct smd_rdma_region *region; /* of the memory, or of a slot in its place */
+	struct ibv_mw *window;          /* kept for the next one, too; NULL: the lane has none */
+	uint32_t place;                 /* in the ring of those to tell, until it is */
+	bool bound;          /* the window was, by what has been posted, and may be open */
+	uint32_t closed_at;  /* work requests posted by the end of what takes its key back */
+	smd_withdrawn *gone; /* it was withdrawn; NULL: or nobody asks */
+	void *gone_owner;
+	STAILQ_ENTRY(rdma_advertisement) closing_link;
+};
+STAILQ_HEAD(rdma_advertisements, rdma_advertisement);
+
+/* What the other end is told of an advertisement, or that there is none (length 0). */
+struct rdma_remote {
+	struct smd_remote_buffer buffer;
+	struct rdma_advertisement *advertisement; /* whose window is bound first; NULL: none is */
 };
 
 struct rdma_lane;
@@ -118,6 +135,7 @@ struct rdma_lane {
 	uint32_t receive_buffers; /* here */
 	uint8_t *memory;          /* that many receive buffers, then as many bounce buffers */
 	struct ibv_mr *region;    /* of them */
+	struct ibv_mw *window_of_buffers; /* for what comes; NULL: the region's key does */
 	struct smd_rdma_greeting other;
 	uint32_t window; /* so many messages at once, either way: both ends have room for them */
 	uint32_t inline_bytes;
@@ -148,13 +166,15 @@ struct rdma_lane {
 	uint32_t rx_payload_got;
 	struct smd_remote_buffer rx_remotes[SMD_REMOTE_BUFFERS_MAX];
 
-	struct smd_remote_buffer *remote_buffers; /* [remotes_room], a ring of those to tell: */
+	struct rdma_remote *remotes; /* [remotes_room], a ring of those to tell: */
 	uint32_t remotes_room;
 	uint32_t remotes_begin;
 	uint32_t remotes_end;
 	uint32_t remotes_sent; /* those before this belong to queued frames */
 	LIST_HEAD(, smd_advertisement) advertisements;
 	LIST_HEAD(, smd_advertisement) idle_advertisements;
+	struct rdma_advertisements closing; /* withdrawn: their windows' keys are to be taken */
+	struct rdma_advertisements closed_windows; /* back, and will be with what has been posted */
 
 	struct rdma_drain drain; /* of a closed lane */
 	void (*released)(void *owner); /* of its memory, which the card may still use; NULL: or has
@@ -279,6 +299,35 @@ void smd_rdma_lane_fail(struct rdma_lane *lane, int err, const char *reason);
 void smd_rdma_lane_disconnected(struct rdma_lane *lane, int err, const char *reason);
 /* A completion says that the queue pair is in the error state. */
 void smd_rdma_lane_fail_status(struct rdma_lane *lane, const struct ibv_wc *completion);
+
+/* advertisement.c */
+struct smd_advertisement *smd_rdma_advertise(
+	struct smd_lane *lane, void *memory, uint32_t length, struct smd_extent extent);
+void smd_rdma_revoke(struct smd_lane *lane, struct smd_advertisement *advertisement);
+void smd_rdma_withdraw(struct smd_lane *lane, struct smd_advertisement *advertisement,
+	smd_withdrawn *gone, void *owner);
+void smd_rdma_claim(
+	struct smd_lane *lane, struct smd_advertisement *advertisement, uint32_t length);
+/* That of its receive buffers, and the first of those for places: driver's calls, on the maker's
+ * thread. 0 or -errno. */
+int smd_rdma_lane_make_windows(struct rdma_lane *lane);
+/* By which the other end writes messages, */
+uint32_t smd_rdma_key_of_buffers(const struct rdma_lane *lane);
+/* from when this has been posted, where it is a window's. On the thread that joins the queue pair.
+ * 0 or -errno. */
+int smd_rdma_bind_buffers(struct rdma_lane *lane);
+/* All of them, bound or not, of a lane that posts nothing any more. */
+void smd_rdma_lane_destroy_windows(struct rdma_lane *lane);
+/* The work requests that bind its window, and take its key back. */
+void smd_rdma_window_bind(struct rdma_advertisement *advertisement, struct ibv_send_wr *request);
+void smd_rdma_window_close(struct rdma_advertisement *advertisement, struct ibv_send_wr *request);
+/* The other end has given that key back. 0, or -EPROTO with a text. */
+int smd_rdma_window_returned(struct rdma_lane *lane, uint32_t key, struct smd_error *error);
+/* What is closed by now is its owner's again. False: the lane was closed by that. */
+bool smd_rdma_settle_closed(struct rdma_lane *lane);
+/* Nobody can write to any of it any more. */
+void smd_rdma_lane_forget_advertisements(struct rdma_lane *lane);
+void smd_rdma_lane_free_advertisements(struct rdma_lane *lane);
 
 /* send.c: the other end's trial has come: from now on there is something to post. */
 void smd_rdma_lane_open(struct rdma_lane *lane);

@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#define BYTES_UNTOLD UINT32_MAX
+
 /* ---- messages ---- */
 
 /* Where the next message is. */
@@ -82,12 +84,13 @@ static int lane_end_frame(struct rdma_lane *lane, struct smd_error *error)
 	return ret == SMD_LANE_DETACHED ? 0 : ret;
 }
 
-/* The completion tells how much of the receive buffer was written; of a payload that was written to
- * an advertised buffer before, it tells nothing. */
+/* The completion tells how much of the receive buffer was written, unless it tells of a key that
+ * was given back; of a payload that was written to an advertised buffer before, it tells nothing.
+ */
 static int check_length(
 	const struct smd_rdma_prefix *prefix, uint32_t bytes, struct smd_error *error)
 {
-	if (bytes != prefix->length) {
+	if (bytes != BYTES_UNTOLD && bytes != prefix->length) {
 		return smd_error_set(error, EPROTO,
 			"message: %u bytes must have been written, got %u", prefix->length, bytes);
 	}
@@ -144,6 +147,7 @@ static int lane_take_message(struct rdma_lane *lane, uint32_t bytes, struct smd_
 		ret = check_trial(lane, &prefix, error);
 	}
 	if (ret == 0) {
+		smd_lane_received(&lane->lane, prefix.length);
 		ret = lane_on_taken(lane, prefix.taken, error);
 	}
 	if (ret || lane->closed) {
@@ -186,28 +190,60 @@ static uint32_t lane_told_taken(const struct rdma_lane *lane, uint32_t immediate
 	return lane->tx_taken + ((immediate - lane->tx_taken) & SMD_RDMA_COUNT_MASK);
 }
 
-static void lane_on_write(struct rdma_lane *lane, const struct ibv_wc *completion)
+/* A message whose number is `number` mod 2^31, and which is so long as far as is known. */
+static int lane_on_message(
+	struct rdma_lane *lane, uint32_t number, uint32_t bytes, struct smd_error *error)
+{
+	int ret;
+
+	if (number != (lane->rx_next & SMD_RDMA_COUNT_MASK)) {
+		return smd_error_set(error, EPROTO, "message: number must be %u, got %u",
+			lane->rx_next & SMD_RDMA_COUNT_MASK, number);
+	}
+	lane->rx_taking = true;
+	ret = lane_take_message(lane, bytes, error);
+	lane->rx_taking = false;
+	return ret;
+}
+
+static int lane_on_write(
+	struct rdma_lane *lane, const struct ibv_wc *completion, struct smd_error *error)
 {
 	uint32_t immediate = ntohl(completion->imm_data);
-	uint32_t count = immediate & SMD_RDMA_COUNT_MASK;
+
+	if (immediate & SMD_RDMA_TAKEN_ONLY) {
+		return lane_on_taken(lane, lane_told_taken(lane, immediate), error);
+	}
+	return lane_on_message(lane, immediate & SMD_RDMA_COUNT_MASK, completion->byte_len, error);
+}
+
+/* The key of a window has come back, and the message was written before that. */
+static int lane_on_returned(
+	struct rdma_lane *lane, const struct ibv_wc *completion, struct smd_error *error)
+{
+	int ret;
+
+	if (!(completion->wc_flags & IBV_WC_WITH_INV)) {
+		return smd_error_set(error, EPROTO,
+			"the other end must only write, got completion %d", IBV_WC_RECV);
+	}
+	ret = smd_rdma_window_returned(lane, completion->invalidated_rkey, error);
+	return ret ? ret
+		   : lane_on_message(
+			     lane, lane->rx_next & SMD_RDMA_COUNT_MASK, BYTES_UNTOLD, error);
+}
+
+static void lane_on_receive(struct rdma_lane *lane, const struct ibv_wc *completion)
+{
 	struct smd_error error = {""};
-	int ret = 0;
+	int ret;
 
 	lane->rx_owed++;
 	if (lane->ended || lane->err || !lane->callbacks) {
 		return;
 	}
-	smd_lane_received(&lane->lane, completion->byte_len);
-	if (immediate & SMD_RDMA_TAKEN_ONLY) {
-		ret = lane_on_taken(lane, lane_told_taken(lane, immediate), &error);
-	} else if (count != (lane->rx_next & SMD_RDMA_COUNT_MASK)) {
-		ret = smd_error_set(&error, EPROTO, "message: number must be %u, got %u",
-			lane->rx_next & SMD_RDMA_COUNT_MASK, count);
-	} else {
-		lane->rx_taking = true;
-		ret = lane_take_message(lane, completion->byte_len, &error);
-		lane->rx_taking = false;
-	}
+	ret = completion->opcode == IBV_WC_RECV ? lane_on_returned(lane, completion, &error)
+						: lane_on_write(lane, completion, &error);
 	if (lane->closed) {
 		return;
 	}
@@ -232,11 +268,10 @@ void smd_rdma_count_completion(struct rdma_pair *pair, const struct ibv_wc *comp
 	}
 	if (completion->status != IBV_WC_SUCCESS) {
 		lane->err = -ECONNRESET;
-	} else if (completion->opcode == IBV_WC_RDMA_WRITE) {
+	} else if (!(completion->opcode & IBV_WC_RECV)) {
 		smd_rdma_count_sent(lane, (uint32_t)completion->wr_id);
-	} else if (completion->opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
-		lane->err = -EPROTO;
-	} else if (immediate & SMD_RDMA_TAKEN_ONLY) {
+	} else if (completion->opcode == IBV_WC_RECV_RDMA_WITH_IMM &&
+		   immediate & SMD_RDMA_TAKEN_ONLY) {
 		lane->rx_owed++;
 		lane->err = lane_check_taken(lane, lane_told_taken(lane, immediate), &error);
 	} else {
@@ -261,9 +296,13 @@ static void lane_completed(struct rdma_pair *pair, const struct ibv_wc *completi
 	}
 	switch (completion->opcode) {
 	case IBV_WC_RECV_RDMA_WITH_IMM:
-		lane_on_write(lane, completion);
+	case IBV_WC_RECV:
+		lane_on_receive(lane, completion);
 		break;
 	case IBV_WC_RDMA_WRITE:
+	case IBV_WC_SEND:
+	case IBV_WC_BIND_MW:
+	case IBV_WC_LOCAL_INV:
 		smd_rdma_sent(lane, request);
 		break;
 	default:

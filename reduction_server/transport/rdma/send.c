@@ -70,7 +70,7 @@ bool smd_rdma_settle(struct rdma_lane *lane)
 			smd_rdma_region_put(posted->region);
 		}
 	}
-	return true;
+	return smd_rdma_settle_closed(lane);
 }
 
 void smd_rdma_count_sent(struct rdma_lane *lane, uint32_t request)
@@ -87,10 +87,15 @@ void smd_rdma_count_sent(struct rdma_lane *lane, uint32_t request)
 	}
 }
 
+static bool lane_has_more(const struct rdma_lane *lane)
+{
+	return !TAILQ_EMPTY(&lane->tx) || !STAILQ_EMPTY(&lane->closing);
+}
+
 void smd_rdma_sent(struct rdma_lane *lane, uint32_t request)
 {
 	smd_rdma_count_sent(lane, request);
-	if (smd_rdma_settle(lane) && (!TAILQ_EMPTY(&lane->tx) || smd_rdma_owes_taken(lane))) {
+	if (smd_rdma_settle(lane) && (lane_has_more(lane) || smd_rdma_owes_taken(lane))) {
 		smd_rdma_device_wake(lane->device, &lane->pair);
 	}
 }
@@ -136,6 +141,15 @@ static struct ibv_send_wr *chain_add(struct chain *chain, struct rdma_lane *lane
 	return request;
 }
 
+/* One that moves no bytes. */
+static struct ibv_send_wr *chain_add_local(struct chain *chain, struct rdma_lane *lane)
+{
+	struct ibv_send_wr *request = chain_add(chain, lane, NULL, 0, 0);
+
+	request->send_flags = 0;
+	return request;
+}
+
 static void request_tells(struct ibv_send_wr *request, uint32_t immediate)
 {
 	request->opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
@@ -170,15 +184,21 @@ static struct smd_rdma_region *lane_direct_region(
 	return region;
 }
 
-/* Header and remote buffers of the frame that begins; returns where the payload may follow. */
-static uint8_t *bounce_begin(struct rdma_lane *lane, const struct smd_send *send, uint8_t *at)
+/* Header and remote buffers of the frame that begins, whose windows are bound before it goes;
+ * returns where the payload may follow. */
+static uint8_t *bounce_begin(
+	struct rdma_lane *lane, struct chain *chain, const struct smd_send *send, uint8_t *at)
 {
 	memcpy(at, send->header, SMD_FRAME_SIZE);
 	at += SMD_FRAME_SIZE;
 	for (uint32_t i = 0; i < send->nadvertised; i++, at += SMD_RDMA_REMOTE_BUFFER_SIZE) {
-		smd_rdma_remote_buffer_encode(
-			&lane->remote_buffers[(send->first_advertised + i) % lane->remotes_room],
-			at);
+		const struct rdma_remote *remote =
+			&lane->remotes[(send->first_advertised + i) % lane->remotes_room];
+
+		if (remote->advertisement) {
+			smd_rdma_window_bind(remote->advertisement, chain_add_local(chain, lane));
+		}
+		smd_rdma_remote_buffer_encode(&remote->buffer, at);
 	}
 	if (send->nadvertised) {
 		lane->remotes_begin = send->first_advertised + send->nadvertised;
@@ -186,16 +206,30 @@ static uint8_t *bounce_begin(struct rdma_lane *lane, const struct smd_send *send
 	return at;
 }
 
-/* The message that was made there goes into the other end's next receive buffer, and tells it. */
-static void lane_add_write(
-	struct rdma_lane *lane, struct chain *chain, const uint8_t *bounce, uint32_t length)
+/* The message that was made there goes into the other end's next receive buffer, and tells it; or
+ * that is done by giving back the key of a window, which leaves no room for its number. */
+static void lane_add_write(struct rdma_lane *lane, struct chain *chain, const uint8_t *bounce,
+	uint32_t length, const uint32_t *returned)
 {
 	uint32_t index = lane->tx_next % lane->other.receive_buffers;
 	struct ibv_send_wr *request = chain_add(chain, lane, bounce, length, lane->region->lkey);
 
 	request->wr.rdma.remote_addr = lane->other.address + index * (uint64_t)SMD_RDMA_BUFFER_SIZE;
 	request->wr.rdma.rkey = lane->other.key;
-	request_tells(request, lane->tx_next & SMD_RDMA_COUNT_MASK);
+	if (returned) {
+		request = chain_add_local(chain, lane);
+		request->opcode = IBV_WR_SEND_WITH_INV;
+		request->invalidate_rkey = *returned;
+	} else {
+		request_tells(request, lane->tx_next & SMD_RDMA_COUNT_MASK);
+	}
+}
+
+/* With the first message of the frame that its window is for, whether that is used or not; NULL:
+ * there is none. */
+static const uint32_t *lane_returns(const struct rdma_lane *lane, const struct smd_send *send)
+{
+	return lane->other.windows && send->remote_buffer.length ? &send->remote_buffer.key : NULL;
 }
 
 /* It is the chain's last so far. */
@@ -227,15 +261,17 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 	struct smd_rdma_prefix prefix = {.taken = lane->rx_next, .begins = send->sent == 0};
 	struct smd_rdma_region *region = NULL;
 	struct rdma_posted *posted;
+	const uint32_t *returned = prefix.begins ? lane_returns(lane, send) : NULL;
+	const uint32_t binds = prefix.begins && lane->device->windows ? send->nadvertised : 0;
 	struct ibv_send_wr *request;
 	uint32_t piece = 0;
 
 	if (lane->tx_next - lane->tx_taken >= lane->window || !lane_has_place(lane) ||
-		!lane_has_room(lane, chain, 2)) {
+		!lane_has_room(lane, chain, binds + 2 + (returned != NULL))) {
 		return false;
 	}
 	if (prefix.begins) {
-		at = bounce_begin(lane, send, at);
+		at = bounce_begin(lane, chain, send, at);
 		send->sent = SMD_FRAME_SIZE;
 		prefix.remote_buffers = (uint8_t)send->nadvertised;
 		region = lane_direct_region(lane, send);
@@ -262,7 +298,7 @@ static bool lane_add_message(struct rdma_lane *lane, struct chain *chain)
 		request->wr.rdma.remote_addr = send->remote_buffer.address;
 		request->wr.rdma.rkey = send->remote_buffer.key;
 	}
-	lane_add_write(lane, chain, bounce, prefix.length);
+	lane_add_write(lane, chain, bounce, prefix.length, returned);
 	send->sent += piece;
 	posted = lane_add_posted(lane, chain, region);
 	if (send->sent == SMD_FRAME_SIZE + send->length) {
@@ -285,6 +321,21 @@ static void lane_add_taken(struct rdma_lane *lane, struct chain *chain)
 	request->wr.rdma.rkey = lane->other.key;
 	request_tells(request, SMD_RDMA_TAKEN_ONLY | (lane->rx_next & SMD_RDMA_COUNT_MASK));
 	lane->rx_told = lane->rx_next;
+}
+
+/* What was withdrawn: behind what was posted before, as what binds its window may be. */
+static void lane_add_closings(struct rdma_lane *lane, struct chain *chain)
+{
+	struct rdma_advertisement *first;
+
+	while ((first = STAILQ_FIRST(&lane->closing)) && lane_has_room(lane, chain, 1)) {
+		STAILQ_REMOVE_HEAD(&lane->closing, closing_link);
+		if (first->bound) { /* else its key has come back meanwhile */
+			smd_rdma_window_close(first, chain_add_local(chain, lane));
+		}
+		first->closed_at = lane->requests + chain->length;
+		STAILQ_INSERT_TAIL(&lane->closed_windows, first, closing_link);
+	}
 }
 
 static void lane_post_batch(struct rdma_lane *lane, struct chain *chain)
@@ -353,8 +404,9 @@ bool smd_rdma_post(struct rdma_lane *lane)
 		while (!TAILQ_EMPTY(&lane->tx) && lane_add_message(lane, &chain)) {
 		}
 		lane_add_taken(lane, &chain);
+		lane_add_closings(lane, &chain);
 		lane_post_batch(lane, &chain);
-	} while (chain.length && !lane->err && !TAILQ_EMPTY(&lane->tx));
+	} while (chain.length && !lane->err && lane_has_more(lane));
 	lane->tx_hurries &= !TAILQ_EMPTY(&lane->tx);
 	return smd_rdma_settle(lane);
 }
@@ -380,7 +432,7 @@ void smd_rdma_post_trial(struct rdma_lane *lane)
 		.length = SMD_RDMA_BUFFER_SIZE, .taken = lane->rx_next, .trial = true};
 
 	smd_rdma_prefix_encode(&prefix, bounce);
-	lane_add_write(lane, &chain, bounce, prefix.length);
+	lane_add_write(lane, &chain, bounce, prefix.length, NULL);
 	lane_add_posted(lane, &chain, NULL);
 	lane_post_batch(lane, &chain);
 }

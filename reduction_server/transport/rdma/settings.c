@@ -98,6 +98,7 @@ static unsigned connect_patience_s(uint8_t timeout, bool by_manager)
 int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *error)
 {
 	uint8_t relaxed = 1;
+	uint8_t windows = 0;
 	int ret;
 
 	*out = (struct smd_rdma_settings){.by_manager = false};
@@ -110,6 +111,9 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 	}
 	if (ret == 0) {
 		ret = setting_read("SUMMAND_RDMA_RELAXED_ORDERING", 0, 1, &relaxed, error);
+	}
+	if (ret == 0) {
+		ret = setting_read("SUMMAND_RDMA_WINDOWS", 0, 1, &windows, error);
 	}
 	if (ret == 0) {
 		ret = setting_read("SUMMAND_RDMA_SERVICE_LEVEL", 0, 15, &out->service_level, error);
@@ -134,6 +138,7 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 		ret = setting_read_bounce(&out->bounce, error);
 	}
 	out->relaxed = relaxed;
+	out->windows = windows;
 	out->connect_s = connect_patience_s(out->patience.timeout, out->by_manager);
 	return ret;
 }

@@ -14,6 +14,7 @@ struct smd_rdma_settings {
 	struct smd_verbs_patience patience;
 	unsigned connect_s; /* patience with all of connecting */
 	bool relaxed;       /* payloads are written to memory in any order */
+	bool windows;       /* what is advertised is opened by a memory window for one payload */
 	bool by_manager;    /* lanes are made by the connection manager, and not over TCP lanes, */
 	char devices[256];  /* on these, as in NCCL_IB_HCA; empty: any */
 	uint8_t service_level;

@@ -10,6 +10,7 @@
 
 #define HOPS_MOST         64
 #define VENDOR_BROADCOM   0x14e4u /* bnxt_re */
+#define VENDOR_SOFT       0xffffffu
 #define RETRIES_NOT_READY 3 /* never needed: a writer knows how many receives there are */
 /* What a queue pair must be told to receive, and then to send. */
 #define RECEIVE_MASK                                                                               \
@@ -134,6 +135,7 @@ int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_l
 		.immediate = device->device->transport_type == IBV_TRANSPORT_IB,
 		.routed = port_attributes.flags & IBV_QPF_GRH_REQUIRED,
 		.resizes_slowly = attributes.vendor_id == VENDOR_BROADCOM,
+		.windows = attributes.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B,
 	};
 	return 0;
 }
@@ -283,12 +285,20 @@ void smd_verbs_domain_destroy(struct ibv_pd *domain)
 	ibv_dealloc_pd(domain);
 }
 
+static bool device_is_soft(struct ibv_context *device)
+{
+	struct ibv_device_attr attributes;
+
+	return ibv_query_device(device, &attributes) == 0 && attributes.vendor_id == VENDOR_SOFT;
+}
+
 int smd_verbs_queue_create(
 	struct ibv_context *device, uint32_t depth, int vector, struct smd_verbs_queue *out)
 {
 	int flags;
 	int err;
 
+	out->soft = device_is_soft(device);
 	out->channel = ibv_create_comp_channel(device);
 	if (!out->channel) {
 		return -errno;
@@ -340,10 +350,25 @@ void smd_verbs_queue_quiet(struct smd_verbs_queue *queue)
 	}
 }
 
+/* Soft-RoCE says by a bit of the kernel's own that a key was given back (IB_WC_WITH_INVALIDATE,
+ * which is another one here), as up to Linux 6.1 at least. */
+static void translate_flags(struct ibv_wc *completions, int n)
+{
+	for (int i = 0; i < n; i++) {
+		if (completions[i].status == IBV_WC_SUCCESS &&
+			completions[i].wc_flags & IBV_WC_IP_CSUM_OK) {
+			completions[i].wc_flags |= IBV_WC_WITH_INV;
+		}
+	}
+}
+
 int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completions, int n)
 {
 	int ret = ibv_poll_cq(queue->cq, n, completions);
 
+	if (queue->soft) {
+		translate_flags(completions, ret);
+	}
 	return ret < 0 ? -EIO : ret;
 }
 
@@ -554,4 +579,16 @@ int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offse
 void smd_verbs_region_destroy(struct ibv_mr *region)
 {
 	(void)ibv_dereg_mr(region);
+}
+
+int smd_verbs_window_create(struct ibv_pd *domain, struct ibv_mw **out)
+{
+	errno = EOPNOTSUPP; /* what a provider without them does not say */
+	*out = ibv_alloc_mw(domain, IBV_MW_TYPE_2);
+	return *out ? 0 : -errno;
+}
+
+void smd_verbs_window_destroy(struct ibv_mw *window)
+{
+	(void)ibv_dealloc_mw(window);
 }

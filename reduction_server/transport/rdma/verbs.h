@@ -41,6 +41,7 @@ struct smd_verbs_limits {
 	bool immediate;         /* writes carry immediate data: not those of iWARP, nor of EFA */
 	bool routed;            /* each packet of the port must have a global route header */
 	bool resizes_slowly;    /* a completion queue waits for the card when it is made larger */
+	bool windows;           /* memory windows of type 2B: a key that holds for one queue pair */
 };
 
 #define SMD_VERBS_TIMEOUT_NS 4096ull
@@ -53,6 +54,7 @@ struct smd_verbs_patience {
 struct smd_verbs_queue {
 	struct ibv_comp_channel *channel;
 	struct ibv_cq *cq;
+	bool soft; /* Soft-RoCE's */
 };
 
 /* Whether there is any device: 0, or -ENODEV with a text that says what is missing. */
@@ -187,5 +189,11 @@ int smd_verbs_region_create(
 int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offset, uint64_t address,
 	size_t length, int access, struct ibv_mr **out);
 void smd_verbs_region_destroy(struct ibv_mr *region);
+
+/* A memory window of type 2, which opens nothing until it is bound; its key's lowest 8 bits are who
+ * binds it to choose. Any thread. */
+int smd_verbs_window_create(struct ibv_pd *domain, struct ibv_mw **out);
+/* Bound or not: nobody writes by it any more when this returns. */
+void smd_verbs_window_destroy(struct ibv_mw *window);
 
 #endif

@@ -8,6 +8,7 @@
 #include "reduction_server/wire/cursor.h"
 #include "reduction_server/wire/message.h"
 
+#define FLAG_WINDOWS  1u /* of a greeting; the others are of messages: */
 #define FLAG_BEGINS   1u
 #define FLAG_PLACED   2u
 #define FLAG_TRIAL    4u
@@ -26,7 +27,7 @@ void smd_rdma_greeting_encode(
 	smd_writer_put(&writer, SMD_RDMA_VERSION, 2);
 	smd_writer_put(&writer, greeting->shard, 2);
 	smd_writer_put(&writer, greeting->receive_buffers, 2);
-	smd_writer_put(&writer, 0, 2);
+	smd_writer_put(&writer, greeting->windows ? FLAG_WINDOWS : 0, 2);
 	smd_writer_put(&writer, greeting->key, 4);
 	smd_writer_put(&writer, greeting->address, 8);
 	smd_writer_put(&writer, SMD_RDMA_BUFFER_SIZE, 4);
@@ -38,6 +39,7 @@ int smd_rdma_greeting_decode(
 {
 	struct smd_reader reader = {.at = bytes, .left = length};
 	uint64_t version;
+	uint64_t flags;
 	uint64_t size;
 
 	if (length < SMD_RDMA_GREETING_SIZE || memcmp(bytes, magic, sizeof(magic)) != 0) {
@@ -48,7 +50,8 @@ int smd_rdma_greeting_decode(
 	version = smd_reader_get(&reader, 2);
 	out->shard = (uint16_t)smd_reader_get(&reader, 2);
 	out->receive_buffers = (uint16_t)smd_reader_get(&reader, 2);
-	smd_reader_get(&reader, 2);
+	flags = smd_reader_get(&reader, 2);
+	out->windows = flags & FLAG_WINDOWS;
 	out->key = (uint32_t)smd_reader_get(&reader, 4);
 	out->address = smd_reader_get(&reader, 8);
 	size = smd_reader_get(&reader, 4);
@@ -56,6 +59,10 @@ int smd_rdma_greeting_decode(
 		return smd_error_set(error, EPROTO,
 			"the other end must speak version %d over RDMA, got %" PRIu64,
 			SMD_RDMA_VERSION, version);
+	}
+	if (flags & ~(uint64_t)FLAG_WINDOWS) {
+		return smd_error_set(
+			error, EPROTO, "the other end's flags must be 0 or 1, got %" PRIu64, flags);
 	}
 	if (size != SMD_RDMA_BUFFER_SIZE || out->receive_buffers < BUFFERS_LEAST ||
 		out->receive_buffers > SMD_RDMA_BUFFERS_MAX ||

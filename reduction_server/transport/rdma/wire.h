@@ -16,7 +16,7 @@
 #include "reduction_server/base/error.h"
 #include "reduction_server/transport/transport.h"
 
-#define SMD_RDMA_VERSION            3
+#define SMD_RDMA_VERSION            4
 #define SMD_RDMA_GREETING_SIZE      32
 #define SMD_RDMA_PREFIX_SIZE        16
 #define SMD_RDMA_REMOTE_BUFFER_SIZE 16
@@ -30,6 +30,7 @@
 struct smd_rdma_greeting {
 	uint16_t shard;           /* that is asked for; 0 in the acceptance */
 	uint16_t receive_buffers; /* 4 to SMD_RDMA_BUFFERS_MAX, a power of 2 */
+	bool windows; /* what it advertises is opened by memory windows, whose keys go back */
 	uint32_t key;
 	uint64_t address; /* of the first; they are SMD_RDMA_BUFFER_SIZE bytes each */
 };

@@ -53,7 +53,7 @@ static void every_buffer_is_given_out_once(void **state)
 	assert_int_equal(smd_buffer_pool_create(&pool, TOTAL * STRIDE, BUFFER), 0);
 	for (int round = 0; round < 3; round++) {
 		for (int i = 0; i < TOTAL; i++) {
-			taken[i] = smd_buffer_pool_take(&pool);
+			taken[i] = smd_buffer_pool_take(&pool, 1, NULL);
 			memset(taken[i], i, BUFFER);
 		}
 		for (int i = 0; i < TOTAL; i++) {
@@ -76,7 +76,7 @@ static void buffers_begin_at_different_lines(void **state)
 	assert_int_equal(
 		smd_buffer_pool_create(&pool, TOTAL * SMD_BUFFER_POOL_STRIDE(1 << 16), 1 << 16), 0);
 	for (int i = 0; i < TOTAL; i++) {
-		uintptr_t place = (uintptr_t)smd_buffer_pool_take(&pool);
+		uintptr_t place = (uintptr_t)smd_buffer_pool_take(&pool, 1, NULL);
 
 		assert_int_equal(place % 64, 0);
 		assert_int_equal(seen[place % 4096 / 64]++, 0);
@@ -93,12 +93,34 @@ static void the_last_buffer_given_back_is_the_next_one_taken(void **state)
 
 	(void)state;
 	assert_int_equal(smd_buffer_pool_create(&pool, 4 * STRIDE, BUFFER), 0);
-	first = smd_buffer_pool_take(&pool);
-	second = smd_buffer_pool_take(&pool);
+	first = smd_buffer_pool_take(&pool, 1, NULL);
+	second = smd_buffer_pool_take(&pool, 1, NULL);
 	smd_buffer_pool_give(&pool, first);
-	assert_ptr_equal(smd_buffer_pool_take(&pool), first);
+	assert_ptr_equal(smd_buffer_pool_take(&pool, 1, NULL), first);
 	smd_buffer_pool_give(&pool, second);
-	assert_ptr_equal(smd_buffer_pool_take(&pool), second);
+	assert_ptr_equal(smd_buffer_pool_take(&pool, 1, NULL), second);
+	smd_buffer_pool_destroy(&pool);
+}
+
+/* Who must not see what others have left can tell. */
+static void it_says_whose_a_buffer_was(void **state)
+{
+	struct smd_buffer_pool pool;
+	void *first;
+	bool others = true;
+
+	(void)state;
+	assert_int_equal(smd_buffer_pool_create(&pool, 4 * STRIDE, BUFFER), 0);
+	first = smd_buffer_pool_take(&pool, 1, &others);
+	assert_false(others); /* nobody's so far */
+	smd_buffer_pool_give(&pool, first);
+	assert_ptr_equal(smd_buffer_pool_take(&pool, 1, &others), first);
+	assert_false(others);
+	smd_buffer_pool_give(&pool, first);
+	assert_ptr_equal(smd_buffer_pool_take(&pool, 2, &others), first);
+	assert_true(others);
+	smd_buffer_pool_take(&pool, 3, &others);
+	assert_false(others);
 	smd_buffer_pool_destroy(&pool);
 }
 
@@ -110,6 +132,7 @@ int main(void)
 		cmocka_unit_test(every_buffer_is_given_out_once),
 		cmocka_unit_test(buffers_begin_at_different_lines),
 		cmocka_unit_test(the_last_buffer_given_back_is_the_next_one_taken),
+		cmocka_unit_test(it_says_whose_a_buffer_was),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

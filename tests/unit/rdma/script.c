@@ -78,7 +78,8 @@ void script_reset(void)
 			.completions = 65536,
 			.message_bytes = 1u << 30,
 			.mtu = IBV_MTU_4096,
-			.immediate = true},
+			.immediate = true,
+			.windows = true},
 		.inline_most = 256,
 		.nports = 1,
 		.ports = {{.name = "script0",
@@ -304,6 +305,13 @@ static void pair_add_send(struct script_pair *pair, const struct ibv_send_wr *re
 		.doorbell = pair->doorbells,
 		.last = !request->next,
 	};
+	if (request->opcode == IBV_WR_BIND_MW) {
+		send->window = request->bind_mw.mw;
+		send->bind = request->bind_mw.bind_info;
+		send->rkey = request->bind_mw.rkey;
+	} else if (request->opcode == IBV_WR_LOCAL_INV || request->opcode == IBV_WR_SEND_WITH_INV) {
+		send->rkey = request->invalidate_rkey;
+	}
 	if (send->flags & IBV_SEND_INLINE) {
 		if (send->length > pair->inline_most) {
 			script_stop("%u bytes inline, where %u can be", send->length,
@@ -385,11 +393,25 @@ uint64_t script_receive_id(const struct rdma_cm_id *id)
 
 /* ---- completions ---- */
 
+static enum ibv_wc_opcode completed_as(enum ibv_wr_opcode opcode)
+{
+	switch (opcode) {
+	case IBV_WR_SEND_WITH_INV:
+		return IBV_WC_SEND;
+	case IBV_WR_BIND_MW:
+		return IBV_WC_BIND_MW;
+	case IBV_WR_LOCAL_INV:
+		return IBV_WC_LOCAL_INV;
+	default:
+		return IBV_WC_RDMA_WRITE;
+	}
+}
+
 static void pair_complete_send(struct script_pair *pair, enum ibv_wc_status status)
 {
 	const struct script_send *send = &pair->sends[pair->acknowledged++];
 	struct ibv_wc completion = {
-		.wr_id = send->wr_id, .status = status, .opcode = IBV_WC_RDMA_WRITE};
+		.wr_id = send->wr_id, .status = status, .opcode = completed_as(send->opcode)};
 
 	if (status != IBV_WC_SUCCESS) {
 		completion.opcode =
@@ -448,7 +470,57 @@ void script_arrive(struct rdma_cm_id *id, uint32_t immediate, uint32_t bytes)
 	script_queue_push(pair->queue, pair, 0, &completion);
 }
 
+void script_return(struct rdma_cm_id *id, uint32_t key)
+{
+	struct script_pair *pair = pair_of(id);
+	struct ibv_wc completion = {
+		.wr_id = pair->receive_id,
+		.opcode = IBV_WC_RECV,
+		.invalidated_rkey = key,
+		.wc_flags = IBV_WC_WITH_INV,
+	};
+
+	if (pair->receives == 0) {
+		script_stop("a send came where no receive was ready");
+	}
+	pair->receives--;
+	script_queue_push(pair->queue, pair, 0, &completion);
+}
+
 /* ---- what a device does with a send ---- */
+
+/* To bind a window and to take its key back, here or there. */
+static enum ibv_wc_status send_carry_window(
+	struct script_pair *pair, const struct script_send *send)
+{
+	struct script_id *peer = pair->id->peer;
+
+	if (send->opcode == IBV_WR_BIND_MW) {
+		return script_window_bind(send->window, send->rkey, &send->bind, &pair->qp)
+			       ? IBV_WC_SUCCESS
+			       : IBV_WC_MW_BIND_ERR;
+	}
+	if (send->opcode == IBV_WR_LOCAL_INV) {
+		return script_window_close(send->rkey, &pair->qp) ? IBV_WC_SUCCESS
+								  : IBV_WC_MW_BIND_ERR;
+	}
+	if (peer && !script_window_close(send->rkey, &peer->pair->qp)) {
+		return IBV_WC_REM_ACCESS_ERR;
+	}
+	if (peer) {
+		script_return(&peer->id, send->rkey);
+	}
+	return IBV_WC_SUCCESS;
+}
+
+/* By the key of registered memory, or of a window that is bound there. */
+static bool send_is_allowed(const struct script_id *peer, const struct script_send *send)
+{
+	return script_key_allows(send->rkey, send->remote, send->length,
+		       IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE) ||
+	       (peer && script_window_allows(
+				send->rkey, send->remote, send->length, &peer->pair->qp));
+}
 
 static enum ibv_wc_status send_carry(struct script_pair *pair, const struct script_send *send)
 {
@@ -465,8 +537,10 @@ static enum ibv_wc_status send_carry(struct script_pair *pair, const struct scri
 	if (peer && peer->by_hand && !peer->joined) {
 		script_stop("a queue pair is written to before it is joined");
 	}
-	if (send->length && !script_key_allows(send->rkey, send->remote, send->length,
-				    IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE)) {
+	if (send->opcode != IBV_WR_RDMA_WRITE && send->opcode != IBV_WR_RDMA_WRITE_WITH_IMM) {
+		return send_carry_window(pair, send);
+	}
+	if (send->length && !send_is_allowed(peer, send)) {
 		return IBV_WC_REM_ACCESS_ERR;
 	}
 	if (send->length) {

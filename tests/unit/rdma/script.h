@@ -50,6 +50,7 @@
 	X(post_receive)                                                                            \
 	X(region_create)                                                                           \
 	X(region_create_dmabuf)                                                                    \
+	X(window_create)                                                                           \
 	X(pair_destroy)                                                                            \
 	X(region_destroy)                                                                          \
 	X(id_destroy)
@@ -146,8 +147,10 @@ struct script_send {
 	uint32_t length;
 	uint32_t lkey;
 	uint64_t remote;
-	uint32_t rkey;
+	uint32_t rkey;      /* or that is bound, or taken back */
 	uint32_t immediate; /* in host order */
+	struct ibv_mw *window;        /* that is bound, */
+	struct ibv_mw_bind_info bind; /* to this */
 	unsigned doorbell;  /* the how-manieth it came with, from 0 on */
 	bool last;          /* of it */
 	uint8_t *bytes;     /* inline */
@@ -167,6 +170,8 @@ unsigned script_acknowledge(struct rdma_cm_id *id, unsigned n);
 
 /* A write with immediate data has come: takes a receive and completes it. */
 void script_arrive(struct rdma_cm_id *id, uint32_t immediate, uint32_t bytes);
+/* A key has been given back by a message of no bytes. */
+void script_return(struct rdma_cm_id *id, uint32_t key);
 /* A completion of any kind. */
 void script_complete(struct rdma_cm_id *id, const struct ibv_wc *completion);
 /* The wr_id of a receive. */

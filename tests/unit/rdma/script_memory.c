@@ -156,6 +156,117 @@ bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int acce
 	return allows;
 }
 
+/* ---- memory windows ---- */
+
+/* Its key is that of an index, whose lowest 8 bits are chosen anew with each binding. */
+struct script_window {
+	struct ibv_mw mw; /* first */
+	bool open;
+	uint32_t bound; /* its key then */
+	uintptr_t begin;
+	uint64_t length;
+	const struct ibv_qp *pair;
+	LIST_ENTRY(script_window) link;
+};
+static LIST_HEAD(, script_window) windows; /* by the same lock */
+static uint32_t windows_made;
+
+#define FIRST_WINDOW 0x1000u
+
+int smd_verbs_window_create(struct ibv_pd *domain, struct ibv_mw **out)
+{
+	int err = script_fault(SCRIPT_window_create);
+	struct script_window *window;
+
+	if (err) {
+		return err;
+	}
+	window = calloc(1, sizeof(*window));
+	window->mw.pd = domain;
+	window->mw.type = IBV_MW_TYPE_2;
+	pthread_mutex_lock(&lock);
+	window->mw.rkey = (FIRST_WINDOW + windows_made++) << 8;
+	LIST_INSERT_HEAD(&windows, window, link);
+	pthread_mutex_unlock(&lock);
+	script.live++;
+	*out = &window->mw;
+	return 0;
+}
+
+void smd_verbs_window_destroy(struct ibv_mw *mw)
+{
+	struct script_window *window = (struct script_window *)mw;
+
+	pthread_mutex_lock(&lock);
+	LIST_REMOVE(window, link);
+	pthread_mutex_unlock(&lock);
+	free(window);
+	script.live--;
+}
+
+/* It is open by that key there. NULL: none is. */
+static struct script_window *window_open(uint32_t key, const struct ibv_qp *pair)
+{
+	struct script_window *window;
+
+	LIST_FOREACH (window, &windows, link) {
+		if (window->open && window->bound == key && window->pair == pair) {
+			return window;
+		}
+	}
+	return NULL;
+}
+
+bool script_window_bind(struct ibv_mw *mw, uint32_t key, const struct ibv_mw_bind_info *to,
+	const struct ibv_qp *pair)
+{
+	struct script_window *window = (struct script_window *)mw;
+	bool fits;
+
+	pthread_mutex_lock(&lock);
+	fits = !window->open && key >> 8 == mw->rkey >> 8 && key != mw->rkey;
+	pthread_mutex_unlock(&lock);
+	if (!fits || !script_key_allows(to->mr->rkey, to->addr, (uint32_t)to->length,
+			     IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND)) {
+		return false;
+	}
+	pthread_mutex_lock(&lock);
+	window->open = true;
+	window->begin = to->addr;
+	window->length = to->length;
+	window->pair = pair;
+	window->bound = key;
+	pthread_mutex_unlock(&lock);
+	return true;
+}
+
+bool script_window_close(uint32_t key, const struct ibv_qp *pair)
+{
+	struct script_window *window;
+
+	pthread_mutex_lock(&lock);
+	window = window_open(key, pair);
+	if (window) {
+		window->open = false;
+	}
+	pthread_mutex_unlock(&lock);
+	return window != NULL;
+}
+
+bool script_window_allows(
+	uint32_t key, uint64_t address, uint32_t length, const struct ibv_qp *pair)
+{
+	const struct script_window *window;
+	bool allows;
+
+	pthread_mutex_lock(&lock);
+	window = window_open(key, pair);
+	allows = window && address >= window->begin && length <= window->length &&
+		 address - window->begin <= window->length - length;
+	pthread_mutex_unlock(&lock);
+	return allows;
+}
+
 /* ---- the memory watch: everything can be watched, or nothing, and nothing is ever unmapped ---- */
 
 int smd_memory_watch_start(struct smd_error *error)

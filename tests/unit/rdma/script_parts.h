@@ -41,6 +41,14 @@ int script_fault(enum script_call_name name);
 void script_memory_reset(void);
 /* Whether the key lets these bytes be used so; `access` is IBV_ACCESS_*. */
 bool script_key_allows(uint32_t key, uint64_t address, uint32_t length, int access);
+/* A window's key is bound on the queue pair of that number, and taken back there. Whether it could
+ * be: its next key must be another one, and a key that is not open there is none. */
+bool script_window_bind(struct ibv_mw *window, uint32_t key, const struct ibv_mw_bind_info *to,
+	const struct ibv_qp *pair);
+bool script_window_close(uint32_t key, const struct ibv_qp *pair);
+/* Whether the key lets these bytes be written on that queue pair. */
+bool script_window_allows(
+	uint32_t key, uint64_t address, uint32_t length, const struct ibv_qp *pair);
 /* All that was posted there is flushed. */
 void script_pair_flush(struct script_pair *pair);
 /* Completions of so many of its sends have been taken: these have left its queue. */

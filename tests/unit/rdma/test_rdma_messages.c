@@ -34,7 +34,7 @@ static void assert_not_summand(const uint8_t *bytes, size_t length)
 static void a_greeting_comes_out_as_it_went_in(void **state)
 {
 	uint8_t bytes[SMD_RDMA_GREETING_SIZE + 8] = {0};
-	struct smd_rdma_greeting out;
+	struct smd_rdma_greeting out = {0};
 	struct smd_error error = {""};
 
 	(void)state;
@@ -72,13 +72,16 @@ static void a_greeting_must_be_of_this_version(void **state)
 	smd_rdma_greeting_encode(&good, bytes);
 	bytes[4] = 1; /* whose payloads tell the other end, after the header */
 	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
-	assert_string_equal(error.text, "the other end must speak version 3 over RDMA, got 1");
+	assert_string_equal(error.text, "the other end must speak version 4 over RDMA, got 1");
 	bytes[4] = 2; /* which has no trial where the connection manager connects */
 	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
-	assert_string_equal(error.text, "the other end must speak version 3 over RDMA, got 2");
+	assert_string_equal(error.text, "the other end must speak version 4 over RDMA, got 2");
+	bytes[4] = 3; /* which knows no memory windows, and would not give their keys back */
+	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
+	assert_string_equal(error.text, "the other end must speak version 4 over RDMA, got 3");
 	bytes[4] = SMD_RDMA_VERSION + 1;
 	assert_int_equal(decode(bytes, sizeof(bytes), &error), -EPROTO);
-	assert_string_equal(error.text, "the other end must speak version 3 over RDMA, got 4");
+	assert_string_equal(error.text, "the other end must speak version 4 over RDMA, got 5");
 }
 
 static void a_greeting_must_have_receive_buffers_that_fit(void **state)

@@ -182,6 +182,7 @@ static const struct smd_lane_callbacks sender_callbacks = {
 	.on_header = sender_on_header,
 	.on_frame = sender_on_frame,
 	.on_closed = sender_on_closed,
+	.trusting = true,
 };
 
 /* ---- attempts ---- */

@@ -231,6 +231,7 @@ static const struct smd_lane_callbacks made_callbacks = {
 	.on_open = made_on_open,
 	.on_header = made_on_header,
 	.on_closed = made_on_closed,
+	.trusting = true,
 };
 
 /* ---- GREET ---- */
@@ -315,6 +316,7 @@ static const struct smd_lane_callbacks receiver_callbacks = {
 	.on_header = receiver_on_header,
 	.on_frame = receiver_on_frame,
 	.on_closed = receiver_on_closed,
+	.trusting = true,
 };
 
 /* ---- listening ---- */
