@@ -489,21 +489,18 @@ void script_return(struct rdma_cm_id *id, uint32_t key)
 
 /* ---- what a device does with a send ---- */
 
-/* To bind a window and to take its key back, here or there. */
-static enum ibv_wc_status send_carry_window(
-	struct script_pair *pair, const struct script_send *send)
+/* A window is bound, or its key is taken back here. */
+static enum ibv_wc_status send_carry_local(struct script_pair *pair, const struct script_send *send)
 {
-	struct script_id *peer = pair->id->peer;
+	bool done = send->opcode == IBV_WR_BIND_MW
+			    ? script_window_bind(send->window, send->rkey, &send->bind, &pair->qp)
+			    : script_window_close(send->rkey, &pair->qp);
 
-	if (send->opcode == IBV_WR_BIND_MW) {
-		return script_window_bind(send->window, send->rkey, &send->bind, &pair->qp)
-			       ? IBV_WC_SUCCESS
-			       : IBV_WC_MW_BIND_ERR;
-	}
-	if (send->opcode == IBV_WR_LOCAL_INV) {
-		return script_window_close(send->rkey, &pair->qp) ? IBV_WC_SUCCESS
-								  : IBV_WC_MW_BIND_ERR;
-	}
+	return done ? IBV_WC_SUCCESS : IBV_WC_MW_BIND_ERR;
+}
+
+static enum ibv_wc_status send_carry_return(struct script_id *peer, const struct script_send *send)
+{
 	if (peer && !script_window_close(send->rkey, &peer->pair->qp)) {
 		return IBV_WC_REM_ACCESS_ERR;
 	}
@@ -527,6 +524,9 @@ static enum ibv_wc_status send_carry(struct script_pair *pair, const struct scri
 	struct script_id *peer = pair->id->peer;
 	const void *from = send->bytes ? send->bytes : (const void *)(uintptr_t)send->local;
 
+	if (send->opcode == IBV_WR_BIND_MW || send->opcode == IBV_WR_LOCAL_INV) {
+		return send_carry_local(pair, send);
+	}
 	if (send->length && !send->bytes &&
 		!script_key_allows(send->lkey, send->local, send->length, 0)) {
 		return IBV_WC_LOC_PROT_ERR;
@@ -537,8 +537,8 @@ static enum ibv_wc_status send_carry(struct script_pair *pair, const struct scri
 	if (peer && peer->by_hand && !peer->joined) {
 		script_stop("a queue pair is written to before it is joined");
 	}
-	if (send->opcode != IBV_WR_RDMA_WRITE && send->opcode != IBV_WR_RDMA_WRITE_WITH_IMM) {
-		return send_carry_window(pair, send);
+	if (send->opcode == IBV_WR_SEND_WITH_INV) {
+		return send_carry_return(peer, send);
 	}
 	if (send->length && !send_is_allowed(peer, send)) {
 		return IBV_WC_REM_ACCESS_ERR;

@@ -162,11 +162,26 @@ static void three_hundred_ranks_reduce(void **state)
 	free(ranks);
 }
 
+/* With memory windows at both ends. */
+static int windows_set_up(void **state)
+{
+	setenv("SUMMAND_RDMA_WINDOWS", "1", 1);
+	return stage_set_up(state);
+}
+
+static int windows_tear_down(void **state)
+{
+	unsetenv("SUMMAND_RDMA_WINDOWS");
+	return stage_tear_down(state);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(
 			three_hundred_ranks_reduce, stage_set_up, stage_tear_down),
+		cmocka_unit_test_setup_teardown(
+			three_hundred_ranks_reduce, windows_set_up, windows_tear_down),
 	};
 
 	return cmocka_run_group_tests_name("rdma ranks", tests, NULL, NULL);
