@@ -5,6 +5,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#define MIXED UINT64_MAX /* several have left something, of which nothing was cleared */
+
 int smd_buffer_pool_create(struct smd_buffer_pool *pool, size_t bytes, size_t buffer_bytes)
 {
 	size_t stride = SMD_BUFFER_POOL_STRIDE(buffer_bytes);
@@ -54,15 +56,17 @@ void *smd_buffer_pool_take(struct smd_buffer_pool *pool, uint64_t user, bool *ot
 {
 	uint8_t *buffer;
 	uint64_t *last;
+	bool mixed;
 
 	assert(pool->nfree > 0); /* reserved before */
 	buffer = pool->free[--pool->nfree];
 	last = &pool->users[(size_t)(buffer - pool->pages.memory) /
 			    SMD_BUFFER_POOL_STRIDE(pool->buffer_bytes)];
-	if (others) {
-		*others = *last != 0 && *last != user;
+	mixed = *last != 0 && *last != user;
+	if (others) { /* who then clears it */
+		*others = mixed;
 	}
-	*last = user;
+	*last = mixed && !others ? MIXED : user;
 	return buffer;
 }
 

@@ -48,7 +48,8 @@ static inline size_t smd_buffer_pool_bytes(const struct smd_buffer_pool *pool)
 bool smd_buffer_pool_reserve(struct smd_buffer_pool *pool, size_t n);
 void smd_buffer_pool_release(struct smd_buffer_pool *pool, size_t n);
 
-/* For that user (not 0). *others: another one has left something in it; NULL: no matter. */
+/* For that user, a number from 1 on. *others: another one has left something in it, which the
+ * caller clears; NULL: it stays, and the next one is told so. */
 void *smd_buffer_pool_take(struct smd_buffer_pool *pool, uint64_t user, bool *others);
 void smd_buffer_pool_give(struct smd_buffer_pool *pool, void *buffer);
 

@@ -58,7 +58,8 @@ struct smd_member {
 	uint64_t held;       /* it has all results before this ordinal, */
 	uint64_t asked;      /* and wants to hear when all have those before this one; 0: no */
 	uint64_t questioned; /* it was asked whether it has those before this one, and will say */
-	uint64_t advertised; /* ordinals from `next` to before this one have theirs */
+	uint64_t advertised; /* ordinals from `next` to before this one have theirs; */
+	uint64_t advertised_then; /* the same when it was last asked for its window (SHRINK) */
 };
 
 struct smd_server_comm {

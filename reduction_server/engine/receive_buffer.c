@@ -27,14 +27,16 @@ static struct smd_receive_buffer *receive_buffer_of(
 static void member_advertise_one(struct smd_member *member, struct smd_receive_buffer *receive)
 {
 	struct smd_buffer_pool *pool = &member->resources->pool;
-	bool others;
+	const bool clears = member->lane->windows;
+	bool others = false;
 
-	receive->buffer = smd_buffer_pool_take(pool, member->comm->job->number, &others);
-	receive->advertisement = smd_lane_advertise(member->lane, receive->buffer,
-		(uint32_t)pool->buffer_bytes, (struct smd_extent){NULL, 0});
-	if (others && receive->advertisement && receive->advertisement->held) {
+	receive->buffer =
+		smd_buffer_pool_take(pool, member->comm->job->number, clears ? &others : NULL);
+	if (others) {
 		memset(receive->buffer, 0, pool->buffer_bytes);
 	}
+	receive->advertisement = smd_lane_advertise(member->lane, receive->buffer,
+		(uint32_t)pool->buffer_bytes, (struct smd_extent){NULL, 0});
 }
 
 int smd_member_advertise(struct smd_member *member, uint64_t limit)

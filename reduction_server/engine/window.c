@@ -22,6 +22,17 @@ void smd_windows_want(struct smd_resources *resources)
 	resources->short_looks = SHORT_LOOKS;
 }
 
+/* What is granted with memory windows cannot be had back at once: it is kept. */
+static bool window_is_held(const struct smd_server_comm *comm)
+{
+	for (unsigned r = 0; r < comm->nranks; r++) {
+		if (comm->members[r] && smd_member_holds_buffers(comm->members[r])) {
+			return true;
+		}
+	}
+	return false;
+}
+
 bool smd_windows_yield(const struct smd_server_comm *comm, size_t more)
 {
 	size_t granted = 0;
@@ -29,7 +40,7 @@ bool smd_windows_yield(const struct smd_server_comm *comm, size_t more)
 
 	smd_windows_want(comm->resources);
 	TAILQ_FOREACH (one, &comm->comms->list, link) {
-		if (one->job == comm->job && one->reserved_window > 1) {
+		if (one->job == comm->job && one->reserved_window > 1 && !window_is_held(one)) {
 			granted += smd_window_buffers(one, one->reserved_window - 1);
 		}
 	}
@@ -132,17 +143,6 @@ static bool window_rests(const struct smd_server_comm *comm)
 	       comm->busy_slots == 0;
 }
 
-/* What is granted with memory windows cannot be had back at once: it is kept. */
-static bool window_is_held(const struct smd_server_comm *comm)
-{
-	for (unsigned r = 0; r < comm->nranks; r++) {
-		if (smd_member_holds_buffers(comm->members[r])) {
-			return true;
-		}
-	}
-	return false;
-}
-
 static bool window_is_idle(const struct smd_server_comm *comm)
 {
 	return window_rests(comm) && comm->looked_at == comm->done && !window_is_held(comm);
@@ -156,6 +156,7 @@ static void window_ask(struct smd_server_comm *comm)
 	for (unsigned r = 0; r < comm->nranks; r++) {
 		comm->members[r]->shrinks = true;
 		comm->members[r]->kept = 0;
+		comm->members[r]->advertised_then = comm->members[r]->advertised;
 		smd_peer_send(comm->members[r], SMD_FRAME_SHRINK, 0, NULL, 0);
 	}
 }
@@ -223,7 +224,11 @@ int smd_window_shrunk(struct smd_member *member, uint64_t ordinal, struct smd_er
 	member->shrinks = false;
 	if (comm) {
 		member->limit = ordinal > member->kept ? ordinal : member->kept;
-		smd_member_withdraw(member, ordinal);
+		/* What was told since goes with results that have left before this was heard: it
+		 * has used all before that, and its next ordinals have these places. */
+		if (ordinal < member->advertised_then) {
+			smd_member_withdraw(member, ordinal);
+		}
 		if (--comm->shrinking == 0 && comm->attached == comm->nranks) {
 			window_shrink(comm);
 		}

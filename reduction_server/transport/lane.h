@@ -177,6 +177,8 @@ struct smd_lane {
 	unsigned controls; /* control frames that have not left */
 	bool parts; /* the last ones say why it will be closed, or what has left must arrive: the
 		       other end has about a second to read that, where that needs care */
+	bool windows; /* what is advertised on it is opened by memory windows, where it can be at
+			 all */
 	/* Of the frame that is being handed out: */
 	bool direct; /* its payload is in the buffer advertised for it */
 	const struct smd_remote_buffer *remote_buffers; /* that came with it */

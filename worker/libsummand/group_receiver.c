@@ -214,6 +214,9 @@ static int comm_take_frame(struct smd_flow *flow, const struct smd_frame *frame,
 	case SMD_FRAME_JOINED:
 		return smd_group_joined(flow, frame, error);
 	case SMD_FRAME_LEFT:
+		if (flow->withdrawing) {
+			return smd_error_set(error, EPROTO, "LEFT: must come once");
+		}
 		smd_flow_withdraw_all(flow, comm_on_withdrawn);
 		return 0;
 	case SMD_FRAME_SHRINK:

@@ -42,6 +42,11 @@ int smd_verbs_check_dmabuf(const char *device)
 	return -ENODEV;
 }
 
+bool smd_rdma_wants_windows(void)
+{
+	return false;
+}
+
 const struct smd_transport_ops smd_transport_rdma = {
 	.name = "rdma",
 	.preference = 2,

@@ -73,37 +73,38 @@ static void lane_tell(struct rdma_lane *lane, struct rdma_advertisement *adverti
 
 /* ---- windows ---- */
 
-static struct rdma_advertisement *advertisement_create(struct rdma_lane *lane)
+static int advertisement_create(struct rdma_lane *lane, struct rdma_advertisement **out)
 {
 	struct rdma_advertisement *made = calloc(1, sizeof(*made));
+	int ret = made ? 0 : -ENOMEM;
 
-	if (made && lane->device->windows &&
-		smd_verbs_window_create(lane->device->domain, &made->window)) {
-		free(made);
-		return NULL;
+	if (ret == 0 && lane->device->windows) {
+		ret = smd_verbs_window_create(lane->device->domain, &made->window);
 	}
-	return made;
+	if (ret) {
+		free(made);
+		return ret;
+	}
+	*out = made;
+	return 0;
 }
 
 int smd_rdma_lane_make_windows(struct rdma_lane *lane)
 {
 	int ret = smd_verbs_window_create(lane->device->domain, &lane->window_of_buffers);
 
+	if (ret == 0) {
+		lane->key = ibv_inc_rkey(lane->window_of_buffers->rkey);
+	}
 	for (int i = 0; i < WINDOWS_FIRST && ret == 0; i++) {
-		struct rdma_advertisement *made = advertisement_create(lane);
+		struct rdma_advertisement *made;
 
-		if (!made) {
-			return -ENOMEM;
+		ret = advertisement_create(lane, &made);
+		if (ret == 0) {
+			LIST_INSERT_HEAD(&lane->idle_advertisements, &made->base, link);
 		}
-		LIST_INSERT_HEAD(&lane->idle_advertisements, &made->base, link);
 	}
 	return ret;
-}
-
-uint32_t smd_rdma_key_of_buffers(const struct rdma_lane *lane)
-{
-	return lane->window_of_buffers ? ibv_inc_rkey(lane->window_of_buffers->rkey)
-				       : lane->region->rkey;
 }
 
 void smd_rdma_lane_destroy_windows(struct rdma_lane *lane)
@@ -156,8 +157,8 @@ int smd_rdma_bind_buffers(struct rdma_lane *lane)
 		return 0;
 	}
 	request.wr_id = smd_rdma_wr_id(&lane->pair, ++lane->requests);
-	request_bind(&request, lane->window_of_buffers, smd_rdma_key_of_buffers(lane), lane->region,
-		lane->memory, lane->receive_buffers * (uint64_t)SMD_RDMA_BUFFER_SIZE);
+	request_bind(&request, lane->window_of_buffers, lane->key, lane->region, lane->memory,
+		lane->receive_buffers * (uint64_t)SMD_RDMA_BUFFER_SIZE);
 	return smd_verbs_post_send(lane->pair.qp, &request);
 }
 
@@ -196,12 +197,13 @@ int smd_rdma_window_returned(struct rdma_lane *lane, uint32_t key, struct smd_er
 static struct rdma_advertisement *lane_take_advertisement(struct rdma_lane *lane)
 {
 	struct smd_advertisement *idle = LIST_FIRST(&lane->idle_advertisements);
+	struct rdma_advertisement *made;
 
 	if (idle) {
 		LIST_REMOVE(idle, link);
 		return of_base(idle);
 	}
-	return advertisement_create(lane);
+	return advertisement_create(lane, &made) ? NULL : made;
 }
 
 static void lane_begin_advertisement(struct rdma_lane *lane,
@@ -237,12 +239,22 @@ struct smd_advertisement *smd_rdma_advertise(
 	return advertisement ? &advertisement->base : NULL;
 }
 
+/* It is in the ring, and in no frame so far. Of a frame that was cancelled it is not any more, and
+ * another may be in its place. */
+static bool lane_is_to_tell(
+	const struct rdma_lane *lane, const struct rdma_advertisement *advertisement)
+{
+	return advertisement->place - lane->remotes_begin <
+		       lane->remotes_end - lane->remotes_begin &&
+	       remote_at(lane, advertisement->place)->advertisement == advertisement;
+}
+
 /* Nobody can write there by it any more. */
 static void lane_end_advertisement(struct rdma_lane *lane, struct rdma_advertisement *advertisement)
 {
 	smd_withdrawn *gone = advertisement->gone;
 
-	if (advertisement->base.held && !advertisement->bound) { /* told of in no frame so far */
+	if (lane_is_to_tell(lane, advertisement)) {
 		*remote_at(lane, advertisement->place) =
 			(struct rdma_remote){.advertisement = NULL};
 	}

@@ -115,6 +115,17 @@ static void lane_reject(struct rdma_lane *lane)
 	smd_rdma_reject(lane->id, why, !lane->accepting.in_vain);
 }
 
+/* Windows that are bound to it may hold on to it, and while it is at work it must not meet one that
+ * has gone: so it is stopped before they go. */
+static void lane_destroy_pair(struct rdma_lane *lane)
+{
+	if (lane->device->windows) {
+		smd_verbs_pair_fail(lane->pair.qp);
+		smd_rdma_lane_destroy_windows(lane);
+	}
+	smd_verbs_pair_destroy(lane->pair.qp);
+}
+
 /* What the kernel and the driver have to do, on this thread or on the maker's: the connection
  * manager tells the other end, and afterwards nobody reads or writes. */
 static void lane_take_back(struct rdma_lane *lane)
@@ -263,8 +274,7 @@ static bool lane_is_alone(const struct rdma_lane *lane)
 /* By the end of its queue pair: after that nothing is read or written. */
 static void lane_become_alone(struct rdma_lane *lane)
 {
-	smd_rdma_lane_destroy_windows(lane);
-	smd_verbs_pair_destroy(lane->pair.qp);
+	lane_destroy_pair(lane);
 	lane_take_completions(lane);
 	lane->pair.qp = NULL;
 	lane_give_back_posted(lane);

@@ -81,14 +81,19 @@ static int device_register(void *owner, void *address, size_t length, enum smd_r
 	return ret;
 }
 
+/* Which the kernel binds no windows to. */
 static int device_register_dmabuf(void *owner, void *address, size_t length, int fd,
 	uint64_t offset, struct smd_rdma_keys *out)
 {
 	struct rdma_device *device = owner;
 	struct ibv_mr *region;
-	int ret = smd_verbs_region_create_dmabuf(device->domain, fd, offset, (uintptr_t)address,
-		length, smd_rdma_device_access(device), &region);
+	int ret;
 
+	if (device->windows) {
+		return -EOPNOTSUPP;
+	}
+	ret = smd_verbs_region_create_dmabuf(device->domain, fd, offset, (uintptr_t)address, length,
+		IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE, &region);
 	if (ret == 0) {
 		*out = (struct smd_rdma_keys){region, region->lkey, region->rkey};
 	}
@@ -411,6 +416,19 @@ static int device_query(struct rdma_device *device, uint8_t port)
 	return ret == 0 && device_lacks(device) ? -ENOTSUP : ret;
 }
 
+/* Some cards say that they have windows, and their library makes none. */
+static int device_try_window(struct rdma_device *device)
+{
+	struct ibv_mw *window;
+	int ret = device->windows ? smd_verbs_window_create(device->domain, &window) : 0;
+
+	if (ret == 0 && device->windows) {
+		smd_verbs_window_destroy(window);
+	}
+	device->limits.windows = device->limits.windows && ret == 0;
+	return ret == -EOPNOTSUPP || ret == -ENOSYS ? -ENOTSUP : ret;
+}
+
 static void device_tell_unwatched(const struct rdma_device *device, const char *why)
 {
 	const uint64_t bounce = device->loop->settings.bounce;
@@ -454,6 +472,10 @@ static int device_create(struct rdma_device *device, uint8_t port)
 	}
 	if (ret) {
 		return ret;
+	}
+	ret = device_try_window(device);
+	if (ret) {
+		goto destroy_domain;
 	}
 	ret = device_create_queue(device);
 	if (ret) {

@@ -186,7 +186,7 @@ static int ports_know(
 			"reliable connections)");
 	}
 	if (ret == -EACCES) {
-		return smd_error_set(error, ENETUNREACH,
+		return smd_error_set(error, ENETDOWN,
 			"no RDMA device can be used: /dev/infiniband/uverbs* must be there, and "
 			"let this process read and write");
 	}

@@ -62,6 +62,7 @@ static int lane_begin_pair(struct rdma_lane *lane, struct ibv_context *context, 
 			lane->device->limits.queue_depth);
 	}
 	lane->making.port = port;
+	lane->lane.windows = windows;
 	ret = lane_make_room(lane, error);
 	if (ret) {
 		return ret;
@@ -87,7 +88,11 @@ static int lane_register_buffers(struct rdma_lane *lane, struct smd_error *error
 	memset(lane->memory, 0, SMD_RDMA_BUFFERS_BYTES);
 	ret = smd_verbs_region_create(lane->device->domain, lane->memory, SMD_RDMA_BUFFERS_BYTES,
 		smd_rdma_device_access(lane->device), &lane->region);
-	return ret ? smd_rdma_explain(error, -ret, "register memory") : 0;
+	if (ret) {
+		return smd_rdma_explain(error, -ret, "register memory");
+	}
+	lane->key = lane->region->rkey;
+	return 0;
 }
 
 /* With as much inline room as can be had: cards refuse what is too much, and do not say what is
@@ -151,6 +156,12 @@ static int lane_join(struct rdma_lane *lane, struct smd_error *error)
 	const struct smd_rdma_settings *settings = &lane->loop->settings;
 	int ret;
 
+	if (lane->other.windows && !lane->device->limits.invalidates) {
+		return smd_error_set(error, ENOTSUP,
+			"rdma: the other end has memory windows (SUMMAND_RDMA_WINDOWS=1), and %s "
+			"cannot give their keys back",
+			ibv_get_device_name(lane->device->context->device));
+	}
 	lane->path.service_level = settings->service_level;
 	lane->path.traffic_class = settings->traffic_class;
 	lane->path.patience = settings->patience;
@@ -188,10 +199,16 @@ int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context,
 {
 	int ret = lane_begin_pair(lane, context, port, error);
 
-	if (ret == 0) {
-		ret = lane_make(lane, error);
+	struct smd_error receives = {""};
+	int made;
+
+	if (ret) {
+		return ret;
 	}
-	return ret ? ret : lane_end_pair(lane, error);
+	ret = lane_make(lane, error);
+	made = lane_end_pair(
+		lane, &receives); /* where that alone was made, too: who closes it must know */
+	return ret || made == 0 ? ret : smd_error_set(error, -made, "%s", receives.text);
 }
 
 int smd_rdma_lane_join_pair(struct rdma_lane *lane, struct smd_error *error)
@@ -353,7 +370,7 @@ struct smd_rdma_greeting smd_rdma_lane_greeting(const struct rdma_lane *lane)
 		.shard = (uint16_t)lane->shard,
 		.receive_buffers = (uint16_t)lane->receive_buffers,
 		.windows = lane->device->windows,
-		.key = smd_rdma_key_of_buffers(lane),
+		.key = lane->key,
 		.address = (uintptr_t)lane->memory,
 	};
 }

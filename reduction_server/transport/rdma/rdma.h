@@ -135,7 +135,8 @@ struct rdma_lane {
 	uint32_t receive_buffers; /* here */
 	uint8_t *memory;          /* that many receive buffers, then as many bounce buffers */
 	struct ibv_mr *region;    /* of them */
-	struct ibv_mw *window_of_buffers; /* for what comes; NULL: the region's key does */
+	uint32_t key; /* by which the other end writes what comes: the region's, or of */
+	struct ibv_mw *window_of_buffers; /* a memory window; NULL: there is none */
 	struct smd_rdma_greeting other;
 	uint32_t window; /* so many messages at once, either way: both ends have room for them */
 	uint32_t inline_bytes;
@@ -311,10 +312,8 @@ void smd_rdma_claim(
 /* That of its receive buffers, and the first of those for places: driver's calls, on the maker's
  * thread. 0 or -errno. */
 int smd_rdma_lane_make_windows(struct rdma_lane *lane);
-/* By which the other end writes messages, */
-uint32_t smd_rdma_key_of_buffers(const struct rdma_lane *lane);
-/* from when this has been posted, where it is a window's. On the thread that joins the queue pair.
- * 0 or -errno. */
+/* Its receive buffers are open from when this has been posted, where they are by a window. On the
+ * thread that joins the queue pair. 0 or -errno. */
 int smd_rdma_bind_buffers(struct rdma_lane *lane);
 /* All of them, bound or not, of a lane that posts nothing any more. */
 void smd_rdma_lane_destroy_windows(struct rdma_lane *lane);

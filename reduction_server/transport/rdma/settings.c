@@ -142,3 +142,10 @@ int smd_rdma_settings_read(struct smd_rdma_settings *out, struct smd_error *erro
 	out->connect_s = connect_patience_s(out->patience.timeout, out->by_manager);
 	return ret;
 }
+
+bool smd_rdma_wants_windows(void)
+{
+	struct smd_rdma_settings settings;
+
+	return smd_rdma_settings_read(&settings, NULL) == 0 && settings.windows;
+}

@@ -136,6 +136,7 @@ int smd_verbs_query(struct ibv_context *device, uint8_t port, struct smd_verbs_l
 		.routed = port_attributes.flags & IBV_QPF_GRH_REQUIRED,
 		.resizes_slowly = attributes.vendor_id == VENDOR_BROADCOM,
 		.windows = attributes.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+		.invalidates = attributes.device_cap_flags & IBV_DEVICE_MEM_MGT_EXTENSIONS,
 	};
 	return 0;
 }
@@ -396,12 +397,23 @@ int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, 
 	return *out ? 0 : -errno;
 }
 
+static int pair_fail(struct ibv_qp *pair)
+{
+	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
+
+	return from_value(ibv_modify_qp(pair, &attributes, IBV_QP_STATE));
+}
+
+void smd_verbs_pair_fail(struct ibv_qp *pair)
+{
+	(void)pair_fail(pair); /* whoever destroys it then says what cannot be done */
+}
+
 /* One that is in the error state reads and writes nothing, whatever comes. */
 static void pair_stop(struct ibv_qp *pair, int err)
 {
-	struct ibv_qp_attr attributes = {.qp_state = IBV_QPS_ERR};
 	const char *name = ibv_get_device_name(pair->context->device);
-	int ret = from_value(ibv_modify_qp(pair, &attributes, IBV_QP_STATE));
+	int ret = pair_fail(pair);
 
 	if (ret) {
 		smd_log(SMD_LOG_ERROR, "rdma",
@@ -557,38 +569,4 @@ int smd_verbs_post_receive(struct ibv_qp *pair, struct ibv_recv_wr *chain)
 	struct ibv_recv_wr *bad;
 
 	return from_value(ibv_post_recv(pair, chain, &bad));
-}
-
-/* ---- memory ---- */
-
-int smd_verbs_region_create(
-	struct ibv_pd *domain, void *memory, size_t length, int access, struct ibv_mr **out)
-{
-	*out = ibv_reg_mr(domain, memory, length, access);
-	return *out ? 0 : -errno;
-}
-
-int smd_verbs_region_create_dmabuf(struct ibv_pd *domain, int fd, uint64_t offset, uint64_t address,
-	size_t length, int access, struct ibv_mr **out)
-{
-	*out = ibv_reg_dmabuf_mr(domain, offset, length, address, fd, access);
-	return *out ? 0 : -errno;
-}
-
-/* One that cannot be taken back stays locked, and its key good for those who have it: as it was. */
-void smd_verbs_region_destroy(struct ibv_mr *region)
-{
-	(void)ibv_dereg_mr(region);
-}
-
-int smd_verbs_window_create(struct ibv_pd *domain, struct ibv_mw **out)
-{
-	errno = EOPNOTSUPP; /* what a provider without them does not say */
-	*out = ibv_alloc_mw(domain, IBV_MW_TYPE_2);
-	return *out ? 0 : -errno;
-}
-
-void smd_verbs_window_destroy(struct ibv_mw *window)
-{
-	(void)ibv_dealloc_mw(window);
 }

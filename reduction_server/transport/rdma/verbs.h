@@ -42,6 +42,7 @@ struct smd_verbs_limits {
 	bool routed;            /* each packet of the port must have a global route header */
 	bool resizes_slowly;    /* a completion queue waits for the card when it is made larger */
 	bool windows;           /* memory windows of type 2B: a key that holds for one queue pair */
+	bool invalidates;       /* sends give keys back */
 };
 
 #define SMD_VERBS_TIMEOUT_NS 4096ull
@@ -152,6 +153,8 @@ int smd_verbs_queue_poll(struct smd_verbs_queue *queue, struct ibv_wc *completio
  */
 int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, uint32_t sends,
 	uint32_t receives, uint32_t *inline_bytes, struct ibv_qp **out);
+/* It sends and takes nothing from now on, but for what is on its way. */
+void smd_verbs_pair_fail(struct ibv_qp *pair);
 /* When this returns nothing is read or written on the pair's behalf any more; or a card that takes
  * no orders may still do so, which an error tells. */
 void smd_verbs_pair_destroy(struct ibv_qp *pair);

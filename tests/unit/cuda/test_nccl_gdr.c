@@ -62,6 +62,19 @@ static void every_condition_must_hold(void **state)
 		"wait for kernels that wait for it; SUMMAND_NCCL_GDR=flush asks");
 }
 
+static void memory_windows_leave_it_out(void **state)
+{
+	struct smd_error error = {""};
+
+	(void)state;
+	setenv("SUMMAND_RDMA_WINDOWS", "1", 1);
+	assert_int_equal(smd_gdr_check(&card, 1, &error), -ENOTSUP);
+	unsetenv("SUMMAND_RDMA_WINDOWS");
+	assert_string_equal(error.text,
+		"SUMMAND_RDMA_WINDOWS is 1, and there are no memory windows to GPU memory");
+	assert_int_equal(smd_gdr_check(&card, 1, &error), 0);
+}
+
 /* As Hopper and later: NCCL may ask for a flush there, and the driver is not. */
 static void a_gpu_that_sees_at_once_is_not_flushed(void **state)
 {
@@ -159,6 +172,7 @@ int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		MACHINE_TEST(every_condition_must_hold),
+		MACHINE_TEST(memory_windows_leave_it_out),
 		MACHINE_TEST(all_devices_must_have_such_a_card),
 		MACHINE_TEST(a_gpu_that_sees_at_once_is_not_flushed),
 		MACHINE_TEST(every_version_shows_it_alike),

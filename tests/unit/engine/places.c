@@ -171,6 +171,16 @@ const struct smd_transport_ops played_transport = {
 	.peer_name = lane_peer_name,
 };
 
+const struct smd_transport_ops plain_transport = {
+	.name = "plain",
+	.room = 1u << 20,
+	.attach = lane_attach,
+	.send = lane_send,
+	.close = lane_close,
+	.close_later = lane_close_later,
+	.peer_name = lane_peer_name,
+};
+
 const struct smd_transport_ops windowed_transport = {
 	.name = "windowed",
 	.room = 1u << 20,
@@ -222,6 +232,7 @@ struct played_lane *worker_join_over(
 
 	strcpy(handshake.hello.job, places_job);
 	lane->lane.ops = transport;
+	lane->lane.windows = transport == &windowed_transport;
 	assert_int_equal(smd_peer_create(&places_shard, &lane->lane, &handshake), 0);
 	strcpy(join.group, group);
 	worker_say(lane, frame, payload, smd_join_encode(&join, payload), false);

@@ -43,6 +43,8 @@ struct played_lane {
 /* By a card that writes until it is told; by memory windows, whose keys it has to take back. */
 extern const struct smd_transport_ops played_transport;
 extern const struct smd_transport_ops windowed_transport;
+/* By none, as over TCP. */
+extern const struct smd_transport_ops plain_transport;
 
 extern struct smd_shard places_shard;
 /* Of which job workers are that join; "job" in a new shard. */

@@ -104,6 +104,42 @@ static void a_window_with_such_places_is_kept(void **state)
 	bare_shard_end(&places_shard);
 }
 
+/* Nor behind what another rank of it, which has no card, has sent there. */
+static void a_short_part_hides_nothing_of_another_job(void **state)
+{
+	struct smd_frame input = {
+		.kind = SMD_FRAME_INPUT, .dtype = SMD_INT32, .op = SMD_SUM, .comm = 1, .count = 1};
+	struct played_lane *one;
+	struct played_lane *two;
+	const int32_t *left;
+	int32_t element = 7;
+
+	(void)state;
+	places_shard_make(3, 1);
+	one = worker_join_over(&windowed_transport, 0, "first", 0);
+	two = worker_join_over(&windowed_transport, 1, "first", 1);
+	left = lane_first_live(one)->memory;
+	elements_fill(lane_first_live(one)->memory, 42);
+	worker_leave(one, 0);
+	worker_leave(two, 1);
+	lane_take_back(two);
+	lane_take_back(one);
+	places_job = "other";
+	one = worker_join_over(&plain_transport, 2, "second", 0);
+	two = worker_join_over(&plain_transport, 3, "second", 1);
+	worker_say(one, input, &element, sizeof(element), false);
+	input.rank = 1;
+	worker_say(two, input, &element, sizeof(element), false);
+	assert_int_equal(left[ELEMENTS - 1], 42); /* as nobody has asked for it to go */
+	input.rank = 0;
+	worker_leave(one, 0);
+	worker_leave(two, 1);
+	worker_join_over(&windowed_transport, 4, "third", 0);
+	worker_join_over(&windowed_transport, 5, "third", 1);
+	assert_int_equal(left[ELEMENTS - 1], 0);
+	bare_shard_end(&places_shard);
+}
+
 /* It could ask for the sum of what it has not written. */
 static void a_job_finds_nothing_of_another_in_its_places(void **state)
 {
@@ -140,6 +176,7 @@ int main(void)
 		cmocka_unit_test(a_part_gives_the_key_of_its_place_back),
 		cmocka_unit_test(a_window_with_such_places_is_kept),
 		cmocka_unit_test(a_job_finds_nothing_of_another_in_its_places),
+		cmocka_unit_test(a_short_part_hides_nothing_of_another_job),
 	};
 
 	return cmocka_run_group_tests_name("held places", tests, NULL, NULL);

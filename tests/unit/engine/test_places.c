@@ -208,6 +208,39 @@ static void what_is_granted_meanwhile_has_no_place(void **state)
 	bare_shard_end(&places_shard);
 }
 
+/* What is advertised with a result that leaves before SHRUNK is heard is taken by the worker in its
+ * turn, whose card then writes there. */
+static void what_is_advertised_meanwhile_stays(void **state)
+{
+	struct smd_frame shrunk = {.kind = SMD_FRAME_SHRUNK, .comm = 1, .ordinal = 3};
+	struct played_lane *one;
+	struct played_lane *two;
+	const struct place *last;
+
+	(void)state;
+	places_shard_make(64, 2);
+	one = worker_join(0, "group", 0);
+	two = worker_join(1, "group", 1);
+	worker_input(one, 0, 0, 1);
+	worker_input(two, 1, 0, 2);
+	places_ask_for_windows();
+	assert_int_equal(one->said[SMD_FRAME_SHRINK], 1);
+	for (uint64_t ordinal = 1; ordinal < 3; ordinal++) { /* these were on their way */
+		worker_input(one, 0, ordinal, 1);
+		worker_input(two, 1, ordinal, 2);
+	}
+	last = &one->places[one->nplaces - 1];
+	assert_true(last->live);
+	worker_say(one, shrunk, NULL, 0, false);
+	assert_true(last->live);
+	shrunk.rank = 1;
+	worker_say(two, shrunk, NULL, 0, false);
+	worker_input(one, 0, 3, 5);
+	worker_input(two, 1, 3, 6);
+	lane_assert_result(one, 11);
+	bare_shard_end(&places_shard);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -218,6 +251,7 @@ int main(void)
 		cmocka_unit_test(windows_give_way_meanwhile),
 		cmocka_unit_test(a_window_s_places_are_its_rank_s_until_it_says_so),
 		cmocka_unit_test(what_is_granted_meanwhile_has_no_place),
+		cmocka_unit_test(what_is_advertised_meanwhile_stays),
 	};
 
 	return cmocka_run_group_tests_name("places", tests, NULL, NULL);

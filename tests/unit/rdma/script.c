@@ -79,7 +79,8 @@ void script_reset(void)
 			.message_bytes = 1u << 30,
 			.mtu = IBV_MTU_4096,
 			.immediate = true,
-			.windows = true},
+			.windows = true,
+			.invalidates = true},
 		.inline_most = 256,
 		.nports = 1,
 		.ports = {{.name = "script0",
@@ -160,9 +161,8 @@ int smd_verbs_pair_create(struct ibv_pd *domain, struct smd_verbs_queue *queue, 
 	script_queue_join(pair->queue);
 	pair->sends_most = sends;
 	pair->receives_most = receives;
-	pair->inline_most = script.inline_most;
+	pair->inline_most = *inline_bytes; /* cards give as much as they are asked for */
 	pair->qp.pd = domain;
-	*inline_bytes = script.inline_most;
 	pair->id->pair = pair;
 	pair->id->id.qp = &pair->qp;
 	*out = &pair->qp;
@@ -227,6 +227,13 @@ void script_pair_lose_id(struct script_pair *pair)
 	pair->id->pair = pair;
 	pair->id->id.qp = &pair->qp;
 	pair->id->joined = joined;
+}
+
+void smd_verbs_pair_fail(struct ibv_qp *qp)
+{
+	script_lock();
+	script_pair_flush(pair_of_qp(qp));
+	script_unlock();
 }
 
 void smd_verbs_pair_destroy(struct ibv_qp *qp)

@@ -267,6 +267,19 @@ bool script_window_allows(
 	return allows;
 }
 
+bool script_window_covers(const void *address)
+{
+	const struct script_window *window;
+	bool covers = false;
+
+	pthread_mutex_lock(&lock);
+	LIST_FOREACH (window, &windows, link) {
+		covers |= window->open && (uintptr_t)address - window->begin < window->length;
+	}
+	pthread_mutex_unlock(&lock);
+	return covers;
+}
+
 /* ---- the memory watch: everything can be watched, or nothing, and nothing is ever unmapped ---- */
 
 int smd_memory_watch_start(struct smd_error *error)

@@ -49,6 +49,8 @@ bool script_window_close(uint32_t key, const struct ibv_qp *pair);
 /* Whether the key lets these bytes be written on that queue pair. */
 bool script_window_allows(
 	uint32_t key, uint64_t address, uint32_t length, const struct ibv_qp *pair);
+/* Whether any window is open there, on whatever queue pair. */
+bool script_window_covers(const void *address);
 /* All that was posted there is flushed. */
 void script_pair_flush(struct script_pair *pair);
 /* Completions of so many of its sends have been taken: these have left its queue. */

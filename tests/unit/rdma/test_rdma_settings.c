@@ -162,6 +162,10 @@ static void what_cannot_be_is_refused(void **state)
 		"SUMMAND_RDMA_RETRIES", "", "SUMMAND_RDMA_RETRIES: must be 0 to 7, got \"\"");
 	assert_refused("SUMMAND_RDMA_RELAXED_ORDERING", "yes",
 		"SUMMAND_RDMA_RELAXED_ORDERING: must be 0 to 1, got \"yes\"");
+	assert_refused(
+		"SUMMAND_RDMA_WINDOWS", "2", "SUMMAND_RDMA_WINDOWS: must be 0 to 1, got \"2\"");
+	assert_refused(
+		"SUMMAND_RDMA_PKEY", "256", "SUMMAND_RDMA_PKEY: must be 0 to 255, got \"256\"");
 	assert_refused("SUMMAND_RDMA_TRAFFIC_CLASS", "256",
 		"SUMMAND_RDMA_TRAFFIC_CLASS: must be 0 to 255, got \"256\"");
 	assert_refused("SUMMAND_RDMA_SERVICE_LEVEL", "16",

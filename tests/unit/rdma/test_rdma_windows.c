@@ -48,6 +48,7 @@ static struct smd_advertisement *advertise(struct end *end, unsigned n)
 static void on_gone(void *owner, void *place)
 {
 	assert_ptr_equal(owner, place);
+	assert_false(script_window_covers(place));
 	gone++;
 }
 
@@ -245,16 +246,21 @@ static void a_window_that_cannot_be_made_is_a_remote_buffer_of_length_0(void **s
 
 /* ---- the other end is played ---- */
 
-/* What the lane has told of its n-th place with its first message. */
-static struct smd_remote_buffer told(const struct peer *peer, unsigned n)
+/* What the lane has told of the n-th place of that message. */
+static struct smd_remote_buffer told_with(const struct peer *peer, uint32_t message, unsigned n)
 {
 	struct smd_remote_buffer remote_buffer;
 	const uint8_t *at;
 
-	peer_read(peer, 0, &at);
+	peer_read(peer, message, &at);
 	smd_rdma_remote_buffer_decode(
 		at + SMD_FRAME_SIZE + n * SMD_RDMA_REMOTE_BUFFER_SIZE, &remote_buffer);
 	return remote_buffer;
+}
+
+static struct smd_remote_buffer told(const struct peer *peer, unsigned n)
+{
+	return told_with(peer, 0, n);
 }
 
 /* A frame is in the lane's next receive buffer, but it is not told of that. */
@@ -400,6 +406,41 @@ static void what_is_not_told_yet_is_told_as_nothing(void **state)
 	parcels_free(&parcel, 1);
 }
 
+/* A frame that is cancelled takes its places along, and others are in the ring where they were. */
+static void what_was_cancelled_is_withdrawn_alone(void **state)
+{
+	enum { ROUND = 64 }; /* entries of the ring */
+	struct link *link = *state;
+	struct smd_advertisement *cancelled;
+	struct parcel parcels[4];
+	struct peer peer;
+	int owner;
+
+	peer_ask(&peer, link);
+	cancelled = advertise(&peer.end, 0);
+	parcel_send(&parcels[0], &peer.end, 0, 10, &owner);
+	smd_lane_cancel(peer.end.lane, &owner);
+	assert_int_equal(parcels[0].err, -ECANCELED);
+	for (unsigned i = 1; i < ROUND; i++) {
+		advertise(&peer.end, i);
+	}
+	parcel_send(&parcels[1], &peer.end, 1, 10, NULL);
+	parcel_send(&parcels[2], &peer.end, 2, 10, NULL);
+	peer_accept(&peer, link);
+	peer_try(&peer, link);
+	peer_poll(&peer);
+	assert_int_equal(peer_messages(&peer), 2);
+	assert_non_null(smd_lane_advertise(
+		peer.end.lane, memory, LENGTH, nowhere)); /* where the cancelled one was */
+	withdraw(&peer.end, cancelled, 0);
+	assert_int_equal(gone, 1);
+	parcel_send(&parcels[3], &peer.end, 3, 10, NULL);
+	peer_poll(&peer);
+	assert_int_equal(told_with(&peer, 2, 0).length, LENGTH);
+	peer_close(&peer, link);
+	parcels_free(parcels, 4);
+}
+
 /* After its queue pair and its windows. */
 static void what_was_withdrawn_is_gone_with_its_lane(void **state)
 {
@@ -422,22 +463,81 @@ static void what_was_withdrawn_is_gone_with_its_lane(void **state)
 
 /* ---- where there are none ---- */
 
+/* A lane ends with that. */
+static void assert_refused(struct link *link, int err, const char *why)
+{
+	struct smd_error error = {""};
+
+	assert_int_equal(link->transport->connect(link->base, link->address, NULL, 0,
+				 &link_callbacks, &link->near, &link->near.lane, &error),
+		0);
+	RUN_UNTIL(link, link->near.closed);
+	assert_int_equal(link->near.err, err);
+	assert_string_equal(link->near.reason, why);
+}
+
 static void a_card_without_them_is_not_used(void **state)
 {
-	struct link *link = *state;
-	struct smd_error error = {""};
-	struct smd_lane *lane = NULL;
-
 	script.limits.windows = false;
-	assert_int_equal(link->transport->connect(link->base, link->address, NULL, 0,
-				 &link_callbacks, &link->near, &lane, &error),
-		0);
-	link->near.lane = lane;
-	RUN_UNTIL(link, link->near.closed);
-	assert_int_equal(link->near.err, -ENOTSUP);
-	assert_string_equal(link->near.reason,
+	assert_refused(*state, -ENOTSUP,
 		"rdma: script0 must have memory windows of type 2B, as SUMMAND_RDMA_WINDOWS=1 "
 		"asks for");
+}
+
+/* Its driver says that it has them, and its library makes none. */
+static void a_card_that_only_says_that_it_has_them_is_not_used(void **state)
+{
+	struct link *link = *state;
+	struct script_call *create = &script.calls[SCRIPT_window_create];
+
+	create->fail_at = create->count + 1;
+	create->err = -EOPNOTSUPP;
+	create->always = true;
+	assert_refused(link, -ENOTSUP,
+		"rdma: script0 must have memory windows of type 2B, as SUMMAND_RDMA_WINDOWS=1 "
+		"asks for");
+}
+
+/* That of the receive buffers, then that of a place: nothing of the lane is left. */
+static void a_lane_whose_windows_cannot_be_made_ends(void **state)
+{
+	struct link *link = *state;
+	struct script_call *create = &script.calls[SCRIPT_window_create];
+
+	for (unsigned at = 2; at < 4; at++) { /* the first is the card's, which is tried */
+		create->fail_at = create->count + at;
+		create->err = -EDQUOT;
+		assert_refused(
+			link, -EDQUOT, "rdma: cannot make memory windows: Disk quota exceeded");
+		link->near.closed = 0;
+		stage_turn(link);
+	}
+}
+
+static void a_card_with_short_queues_is_not_used(void **state)
+{
+	struct link *link = *state;
+
+	script.limits.queue_depth = RDMA_DEPTH - 1;
+	assert_refused(link, -EOPNOTSUPP,
+		"rdma: for SUMMAND_RDMA_WINDOWS=1 script0 must take 128 work requests of a queue "
+		"pair, and takes 127");
+}
+
+/* The other end has them. */
+static void a_card_that_cannot_give_keys_back_is_not_used(void **state)
+{
+	struct link *link = *state;
+	struct peer peer;
+
+	script.limits.invalidates = false;
+	peer_ask(&peer, link);
+	peer.own.windows = true;
+	peer_accept(&peer, link);
+	end_assert_closed(&peer.end, -ENOTSUP,
+		"rdma: the other end has memory windows (SUMMAND_RDMA_WINDOWS=1), and script0 "
+		"cannot give their keys back");
+	peer_close(&peer, link);
 }
 
 /* By default. */
@@ -471,8 +571,13 @@ int main(void)
 		STAGE(a_key_that_is_not_open_cannot_be_given_back),
 		STAGE(what_is_withdrawn_is_gone_when_its_key_is_taken_back),
 		STAGE(what_is_not_told_yet_is_told_as_nothing),
+		STAGE(what_was_cancelled_is_withdrawn_alone),
 		STAGE(what_was_withdrawn_is_gone_with_its_lane),
 		STAGE(a_card_without_them_is_not_used),
+		STAGE(a_card_that_only_says_that_it_has_them_is_not_used),
+		STAGE(a_lane_whose_windows_cannot_be_made_ends),
+		STAGE(a_card_with_short_queues_is_not_used),
+		STAGE(a_card_that_cannot_give_keys_back_is_not_used),
 		cmocka_unit_test_setup_teardown(
 			without_the_setting_nothing_is_held, plain_set_up, windows_tear_down),
 	};

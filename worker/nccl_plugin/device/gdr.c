@@ -57,6 +57,10 @@ static int check_transport(struct smd_error *error)
 		}
 	}
 	smd_config_free(&config);
+	if (ret == 0 && smd_rdma_wants_windows()) {
+		ret = smd_error_set(error, ENOTSUP,
+			"SUMMAND_RDMA_WINDOWS is 1, and there are no memory windows to GPU memory");
+	}
 	return ret;
 }
 
