@@ -18,22 +18,25 @@
 #define FIRST_NS      (2 * SMD_SECOND_NS) /* and what that has refused is tried again soon */
 #define PAUSE_NS      (10 * SMD_SECOND_NS)
 #define DOUBT_NS      (2 * SMD_SECOND_NS)
-#define LARGEST_NS    SMD_SECOND_NS
+#define LATELY_NS     SMD_SECOND_NS
 #define PAUSE_MOST_NS (600 * SMD_SECOND_NS)
 
-static unsigned size_of(uint64_t bytes)
+unsigned smd_exchange_kind(uint64_t bytes, bool together)
 {
 	unsigned size = 0;
 
-	while (size < 64 && (uint64_t)1 << size < bytes) {
+	while (size < SMD_EXCHANGE_SIZES && (uint64_t)1 << size < bytes) {
 		size++;
 	}
-	return size;
+	if (bytes == 0 || size == SMD_EXCHANGE_SIZES) {
+		return SMD_EXCHANGE_KINDS;
+	}
+	return together ? SMD_EXCHANGE_SIZES + size : size;
 }
 
-static uint32_t bytes_of(unsigned size)
+uint32_t smd_exchange_kind_bytes(unsigned kind)
 {
-	return (uint32_t)1 << size;
+	return (uint32_t)1 << kind % SMD_EXCHANGE_SIZES;
 }
 
 static void times_forget(struct smd_exchange_times *times)
@@ -76,11 +79,11 @@ static double times_median(const struct smd_exchange_times *times)
 	return n ? (sorted[(n - 1) / 2] + sorted[n / 2]) / 2 : 0;
 }
 
-/* By servers, of the size that is on trial or shall be. */
+/* By servers, of the kind that is on trial or shall be. */
 static bool times_are_enough(const struct smd_exchange_choice *choice)
 {
-	return choice->servers[choice->size].count >=
-	       (choice->tried[choice->size] ? SMD_EXCHANGE_TIMES : FIRST_TIMES);
+	return choice->servers[choice->kind].count >=
+	       (choice->tried[choice->kind] ? SMD_EXCHANGE_TIMES : FIRST_TIMES);
 }
 
 void smd_exchange_choice_stop(struct smd_exchange_choice *choice)
@@ -99,45 +102,58 @@ void smd_exchange_choice_begin(
 		.limit = settled,
 		.wanted = settled,
 		.doubt_pause_ns = DOUBT_NS};
-	for (unsigned size = 0; size < SMD_EXCHANGE_SIZES; size++) {
-		choice->pause_ns[size] = PAUSE_NS;
+	for (unsigned kind = 0; kind < SMD_EXCHANGE_KINDS; kind++) {
+		choice->pause_ns[kind] = PAUSE_NS;
 	}
+}
+
+/* Whether it is as those were that have won, alone or together, or none of these has come lately.
+ */
+static bool is_as_won(struct smd_exchange_choice *choice, unsigned kind, uint64_t now_ns)
+{
+	bool together = smd_exchange_kind_is_together(kind);
+
+	if (together != choice->won_together && now_ns - choice->won_ns < LATELY_NS) {
+		return false;
+	}
+	choice->won_together = together;
+	choice->won_ns = now_ns;
+	return true;
 }
 
 /* Whether operations of a larger size have come lately: while a smaller one was tried anew these
  * would go by servers, and then have a trial of their own. */
-static bool is_largest(struct smd_exchange_choice *choice, unsigned size, uint64_t now_ns)
+static bool is_largest(struct smd_exchange_choice *choice, unsigned kind, uint64_t now_ns)
 {
-	if (size >= choice->largest || now_ns - choice->largest_ns >= LARGEST_NS) {
-		choice->largest = size;
+	if (kind >= choice->largest || now_ns - choice->largest_ns >= LATELY_NS) {
+		choice->largest = kind;
 		choice->largest_ns = now_ns;
 	}
-	return size == choice->largest;
+	return kind == choice->largest;
 }
 
-bool smd_exchange_choice_took(struct smd_exchange_choice *choice, uint64_t bytes, bool exchanged,
-	uint64_t ns, uint64_t now_ns)
+bool smd_exchange_choice_took(struct smd_exchange_choice *choice, unsigned kind, uint64_t bytes,
+	bool exchanged, uint64_t ns, uint64_t now_ns)
 {
-	unsigned size = size_of(bytes);
 	bool on_trial = smd_exchange_choice_is_on_trial(choice);
-	bool largest = exchanged && is_largest(choice, size, now_ns);
+	bool largest;
 
-	choice->seen = true;
-	if (!choice->possible || bytes == 0 || size >= SMD_EXCHANGE_SIZES) {
-		return choice->always;
+	if (!choice->possible || kind >= SMD_EXCHANGE_KINDS) {
+		return false;
 	}
-	if (on_trial && exchanged && size == choice->size) {
+	largest = exchanged && is_as_won(choice, kind, now_ns) && is_largest(choice, kind, now_ns);
+	if (on_trial && exchanged && kind == choice->kind) {
 		choice->missed = 0;
 		times_took(&choice->trial, bytes, ns);
 	} else if (!on_trial && exchanged && choice->doubt_ns == 0) { /* of a table before */
 		choice->doubt_ns =
 			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
 	} else if (!on_trial && largest && now_ns >= choice->doubt_ns && !choice->always) {
-		choice->size = size;
+		choice->kind = kind;
 		choice->doubts = true;
-	} else if (!on_trial && !exchanged && now_ns >= choice->next_ns[size]) {
-		times_took(&choice->servers[size], bytes, ns);
-		choice->size = size;
+	} else if (!on_trial && !exchanged && now_ns >= choice->next_ns[kind]) {
+		times_took(&choice->servers[kind], bytes, ns);
+		choice->kind = kind;
 	}
 	return true;
 }
@@ -149,26 +165,30 @@ static bool gets_no_operations(const struct smd_exchange_choice *choice, uint64_
 	       now_ns - choice->missed_ns >= MISSED_NS;
 }
 
-bool smd_exchange_choice_missed(struct smd_exchange_choice *choice, uint64_t now_ns)
+bool smd_exchange_choice_missed(
+	struct smd_exchange_choice *choice, unsigned operations, uint64_t now_ns)
 {
-	if (smd_exchange_choice_is_on_trial(choice) && choice->missed++ == 0) {
-		choice->missed_ns = now_ns;
+	choice->seen = true;
+	if (smd_exchange_choice_is_on_trial(choice)) {
+		choice->missed_ns = choice->missed ? choice->missed_ns : now_ns;
+		choice->missed += operations;
 	}
-	return gets_no_operations(choice, now_ns);
+	return choice->always || gets_no_operations(choice, now_ns);
 }
 
 double smd_exchange_choice_served_ns(const struct smd_exchange_choice *choice)
 {
-	const struct smd_exchange_times *times = &choice->servers[choice->size];
+	const struct smd_exchange_times *times = &choice->servers[choice->kind];
 
-	return times_median(times) * bytes_of(choice->size);
+	return times_median(times) * smd_exchange_kind_bytes(choice->kind);
 }
 
 bool smd_exchange_choice_is_near(const struct smd_exchange_choice *choice, uint64_t now_ns)
 {
 	return choice->possible && !smd_exchange_choice_is_on_trial(choice) &&
-	       choice->servers[choice->size].count > 0 &&
-	       bytes_of(choice->size) > choice->settled && now_ns >= choice->next_ns[choice->size];
+	       choice->servers[choice->kind].count > 0 &&
+	       smd_exchange_kind_bytes(choice->kind) > choice->settled &&
+	       now_ns >= choice->next_ns[choice->kind];
 }
 
 bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64_t now_ns)
@@ -181,7 +201,7 @@ bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64
 
 static bool trial_has_lost(const struct smd_exchange_choice *choice)
 {
-	double settled = times_median(&choice->servers[choice->size]);
+	double settled = times_median(&choice->servers[choice->kind]);
 	unsigned n = choice->trial.count;
 
 	if (n < LOST_TIMES || n >= SMD_EXCHANGE_TIMES) {
@@ -199,25 +219,27 @@ static bool trial_has_lost(const struct smd_exchange_choice *choice)
 static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 {
 	bool lost = trial_has_lost(choice) || gets_no_operations(choice, now_ns);
-	bool tried = choice->tried[choice->size];
+	bool tried = choice->tried[choice->kind];
 
 	if (!lost && choice->trial.count < SMD_EXCHANGE_TIMES) {
 		return false;
 	}
-	choice->tried[choice->size] = true;
+	choice->tried[choice->kind] = true;
 	if (!lost && times_median(&choice->trial) <=
-			     FASTER * times_median(&choice->servers[choice->size])) {
+			     FASTER * times_median(&choice->servers[choice->kind])) {
 		choice->settled = choice->limit;
 		choice->wanted = choice->limit;
+		choice->won_together = smd_exchange_kind_is_together(choice->kind);
+		choice->won_ns = now_ns;
 		choice->missed = 0;
 		choice->doubt_ns =
 			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
 		return false;
 	}
-	choice->next_ns[choice->size] =
-		now_ns + (tried ? smd_backoff_next(&choice->pause_ns[choice->size], PAUSE_MOST_NS)
+	choice->next_ns[choice->kind] =
+		now_ns + (tried ? smd_backoff_next(&choice->pause_ns[choice->kind], PAUSE_MOST_NS)
 				: FIRST_NS);
-	times_forget(&choice->servers[choice->size]);
+	times_forget(&choice->servers[choice->kind]);
 	choice->over = true;
 	return true;
 }
@@ -229,7 +251,7 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 		return choice->limit > 0;
 	}
 	if (choice->always) {
-		choice->wanted = bytes_of(SMD_EXCHANGE_SIZES - 1);
+		choice->wanted = smd_exchange_kind_bytes(SMD_EXCHANGE_SIZES - 1);
 		return choice->limit != choice->wanted;
 	}
 	if (smd_exchange_choice_is_on_trial(choice)) {
@@ -239,9 +261,10 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 	if (!choice->doubts && !smd_exchange_choice_is_due(choice, now_ns)) {
 		return false;
 	}
-	choice->wanted_size = choice->size;
+	choice->wanted_kind = choice->kind;
 	choice->wants_doubt = choice->doubts;
-	choice->wanted = choice->doubts ? bytes_of(choice->size) / 2 : bytes_of(choice->size);
+	choice->wanted = choice->doubts ? smd_exchange_kind_bytes(choice->kind) / 2
+					: smd_exchange_kind_bytes(choice->kind);
 	return true;
 }
 
@@ -249,14 +272,14 @@ void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
 {
 	choice->limit = choice->wanted;
 	choice->over = false;
-	choice->size = choice->wanted_size;
+	choice->kind = choice->wanted_kind;
 	if (choice->always || !choice->possible || choice->wants_doubt) {
 		choice->settled = choice->limit;
 	}
 	if (choice->wants_doubt) { /* it is tried anew when servers' times are there */
 		choice->wants_doubt = false;
 		choice->doubts = false;
-		times_forget(&choice->servers[choice->size]);
+		times_forget(&choice->servers[choice->kind]);
 	}
 	times_forget(&choice->trial);
 	choice->missed = 0;

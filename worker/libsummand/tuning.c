@@ -137,9 +137,17 @@ static void begin_span(struct smd_tuning *tuning, uint64_t now_ns)
 	tuning->amid = tuning->in_flight > 0;
 	tuning->span = 0;
 	tuning->ended = 0;
-	tuning->largest = 0;
 	tuning->skipped = 0;
-	tuning->exchanged = false;
+	tuning->operations = 0;
+	tuning->exchanged = 0;
+	tuning->least = UINT64_MAX;
+	tuning->most = 0;
+}
+
+static void note_size(struct smd_tuning *tuning, uint64_t bytes)
+{
+	tuning->least = bytes < tuning->least ? bytes : tuning->least;
+	tuning->most = bytes > tuning->most ? bytes : tuning->most;
 }
 
 void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
@@ -152,6 +160,7 @@ void smd_tuning_begin(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns
 	tuning->in_flight++;
 	tuning->together++;
 	tuning->open += bytes;
+	note_size(tuning, bytes);
 }
 
 void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes)
@@ -161,7 +170,7 @@ void smd_tuning_skipped(struct smd_tuning *tuning, uint64_t bytes)
 
 void smd_tuning_exchanged(struct smd_tuning *tuning)
 {
-	tuning->exchanged = true;
+	tuning->exchanged++;
 }
 
 static void take_span(struct smd_tuning *tuning, uint64_t now_ns)
@@ -174,7 +183,7 @@ static void take_span(struct smd_tuning *tuning, uint64_t now_ns)
 	if (!tuning->exchanged && smd_tuning_counts(bytes, tuning->skipped)) {
 		uint64_t less = tuning->usual - tuning->usual / USUAL_TIMES;
 
-		tuning->usual = tuning->largest > less ? tuning->largest : less;
+		tuning->usual = tuning->most > less ? tuning->most : less;
 		tell("operations", 0, bytes, ns);
 		smd_rate_trial_took(&tuning->trial, bytes, ns);
 		tuning->fresh |= tuning->trial.factor != 0;
@@ -199,26 +208,25 @@ static void find_span(struct smd_tuning *tuning)
 void smd_tuning_end(struct smd_tuning *tuning, uint64_t bytes, uint64_t now_ns)
 {
 	uint64_t known = bytes < tuning->open ? bytes : tuning->open;
-	bool alone = tuning->in_flight == 1 && tuning->together == 1;
 	bool whole;
 
 	find_span(tuning);
 	tuning->open -= known;
 	tuning->ended += known;
-	tuning->largest = known > tuning->largest ? known : tuning->largest;
+	tuning->operations++;
+	note_size(tuning, known);
 	tuning->in_flight--;
-	tuning->fresh |= smd_exchange_choice_missed(&tuning->exchange, now_ns);
-	if (alone && (tuning->exchanged || !smd_tuning_is_for_servers(tuning, known))) {
-		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange, known,
-			tuning->exchanged, now_ns - tuning->began_ns, now_ns);
+	if (tuning->in_flight && (tuning->ended == 0 || tuning->ended < tuning->span)) {
+		return;
 	}
 	/* Of what was in flight when it began a part had gone before: as much as has gone now of
 	 * what is in flight, or else it says nothing. */
-	whole = tuning->in_flight ? tuning->ended >= tuning->span : !tuning->amid;
-	if (whole && tuning->ended) {
+	whole = tuning->ended && (tuning->in_flight || !tuning->amid);
+	smd_tuning_take_exchanges(tuning, whole, now_ns);
+	if (whole) {
 		take_span(tuning, now_ns);
-		begin_span(tuning, now_ns);
 	}
+	begin_span(tuning, now_ns);
 }
 
 static void take_rest(struct smd_tuning *tuning, unsigned place)

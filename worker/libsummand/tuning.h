@@ -90,9 +90,11 @@ struct smd_tuning {
 	bool amid;         /* when something was in flight; */
 	uint64_t span;     /* with so many bytes it ends where something always is, */
 	uint64_t ended;    /* so many have ended in it, */
-	uint64_t largest;  /* of one operation, */
-	uint64_t skipped;  /* and so many, both ways, were zeros and did not cross */
-	bool exchanged;    /* ranks did some of these among themselves */
+	uint64_t skipped;  /* of which so many, both ways, were zeros and did not cross, */
+	unsigned operations; /* of so many operations, */
+	unsigned exchanged;  /* and so many of these ranks did among themselves; */
+	uint64_t least;      /* bytes of one that has begun or ended in it */
+	uint64_t most;
 	uint64_t usual;    /* bytes of an operation, of late: small ones bring it down slowly */
 	uint64_t bounded;  /* by what chunks that would differ were found; 0: they were not */
 };

@@ -35,9 +35,29 @@ static bool is_for_servers(const struct smd_tuning *tuning, uint64_t bytes, doub
 	       link_us(tuning, bytes, mbps) > SHORT_US;
 }
 
-bool smd_tuning_is_for_servers(const struct smd_tuning *tuning, uint64_t bytes)
+/* Whether its operations were of one size, and all ranks' or all servers'. What links decide is
+ * asked of all of them: together they keep these busy. */
+static bool span_counts(const struct smd_tuning *tuning, bool together)
 {
-	return is_for_servers(tuning, bytes, smd_tuning_sum_weights(tuning));
+	if (smd_exchange_kind(tuning->least, together) !=
+		smd_exchange_kind(tuning->most, together)) {
+		return false;
+	}
+	return tuning->exchanged
+		       ? tuning->exchanged == tuning->operations
+		       : !is_for_servers(tuning, tuning->ended, smd_tuning_sum_weights(tuning));
+}
+
+void smd_tuning_take_exchanges(struct smd_tuning *tuning, bool whole, uint64_t now_ns)
+{
+	bool together = tuning->together > 1;
+
+	tuning->fresh |= smd_exchange_choice_missed(&tuning->exchange, tuning->operations, now_ns);
+	if (whole && span_counts(tuning, together)) {
+		tuning->fresh |= smd_exchange_choice_took(&tuning->exchange,
+			smd_exchange_kind(tuning->most, together), tuning->ended,
+			tuning->exchanged > 0, now_ns - tuning->began_ns, now_ns);
+	}
 }
 
 uint32_t smd_tuning_settle_exchanges(const struct smd_tuning *tuning)
@@ -58,11 +78,13 @@ uint32_t smd_tuning_settle_exchanges(const struct smd_tuning *tuning)
 static bool rates_are_coming(struct smd_tuning *tuning, uint64_t now_ns)
 {
 	double ns = smd_exchange_choice_served_ns(&tuning->exchange);
-	double us = link_us(tuning, 1ull << tuning->exchange.size, smd_tuning_sum_weights(tuning));
+	unsigned kind = tuning->exchange.kind;
+	double us = link_us(tuning, smd_exchange_kind_bytes(kind), smd_tuning_sum_weights(tuning));
 
 	smd_tuning_list_places(tuning);
-	return tuning->exchange.servers[tuning->exchange.size].count < COMING_TIMES &&
-	       ns >= SMD_MEASURED_RATE_SLICE_NS && ns >= FAR * 1e3 * us &&
+	return tuning->exchange.servers[kind].count < COMING_TIMES &&
+	       (smd_exchange_kind_is_together(kind) || ns >= SMD_MEASURED_RATE_SLICE_NS) &&
+	       ns >= FAR * 1e3 * us &&
 	       smd_measured_rate_is_near(&tuning->rate, tuning->placed, now_ns);
 }
 

@@ -16,9 +16,10 @@ uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning);
 /* A trial of shards or of chunks is on. */
 bool smd_tuning_is_on_trial(const struct smd_tuning *tuning);
 
-/* By rates that were found an operation of so many bytes takes long: then servers, which all links
- * bring bytes to at once, are as fast as these are, and who sums for the others is not. */
-bool smd_tuning_is_for_servers(const struct smd_tuning *tuning, uint64_t bytes);
+/* A span has ended, and may say something as a whole. Not of servers where rates were found by
+ * which it takes long: these, which all links bring bytes to at once, are as fast as links there,
+ * and who sums for the others is not. */
+void smd_tuning_take_exchanges(struct smd_tuning *tuning, bool whole, uint64_t now_ns);
 
 /* What ranks shall do among themselves with the table that is asked for, of servers: a trial that
  * is on would compare with what is no more, and what has won may be for servers by new rates. */

@@ -64,8 +64,6 @@ static void operations_alone_say_who_should_do_them(void **state)
 	tuning_start(&tuning, 10000, 10000, 0);
 	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
 	tuning.exchange.doubt_pause_ns = 1000000 * SMD_SECOND_NS;
-	assert_false(exchange_is_wanted(&tuning, &now, 2));
-	assert_false(tuning.exchange.seen);
 	assert_false(exchange_is_wanted(&tuning, &now, 1)); /* ranks have not met */
 	assert_true(smd_exchange_choice_is_due(&tuning.exchange, now));
 	tuning.met = true;
@@ -82,6 +80,73 @@ static void operations_alone_say_who_should_do_them(void **state)
 	smd_tuning_destroy(&tuning);
 }
 
+/* A program that awaits all that it has begun: each time is of all of them. */
+static void so_do_operations_together(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	tuning_start(&tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	tuning.exchange.doubt_pause_ns = 1000000 * SMD_SECOND_NS;
+	tuning.met = true;
+	assert_true(exchange_is_wanted(&tuning, &now, 16));
+	assert_int_equal(smd_tuning_exchange_bytes(&tuning), BYTES);
+	smd_tuning_applied(&tuning, now);
+	assert_false(exchange_is_wanted(&tuning, &now, 16));
+	assert_int_equal(tuning.exchange.settled, BYTES);
+	smd_tuning_destroy(&tuning);
+}
+
+/* Operations of these sizes in turns, of which each begins when the one four before it has ended, 2
+ * ms by servers and 1 ms as exchanges, which all are or two of three: what is settled after many.
+ */
+static uint32_t settled_after_rolling(const uint64_t sizes[2], bool all)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	bool exchanged[4];
+	uint32_t settled;
+
+	tuning_start(&tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	tuning.exchange.doubt_pause_ns = 1000000 * SMD_SECOND_NS;
+	tuning.met = true;
+	for (unsigned i = 0; i < 10000; i++) {
+		if (i >= 4) {
+			now += exchanged[i % 4] ? MS : 2 * MS;
+			if (exchanged[i % 4]) {
+				smd_tuning_exchanged(&tuning);
+			}
+			smd_tuning_end(&tuning, sizes[i % 2], now);
+		}
+		if (smd_tuning_want(&tuning, now) && tuning.cause == SMD_TUNING_EXCHANGES) {
+			smd_tuning_applied(&tuning, now);
+		}
+		exchanged[i % 4] = sizes[i % 2] <= tuning.exchange.limit && (all || i % 3);
+		smd_tuning_begin(&tuning, sizes[i % 2], now);
+	}
+	settled = tuning.exchange.settled;
+	smd_tuning_destroy(&tuning);
+	return settled;
+}
+
+/* Where something is always in flight spans are as good. But what is of several sizes, or goes both
+ * ways, says nothing. */
+static void all_of_a_span_are_of_one_kind(void **state)
+{
+	const uint64_t same[] = {BYTES, BYTES};
+	const uint64_t nearly[] = {BYTES, BYTES / 2 + 4};
+	const uint64_t mixed[] = {BYTES, BYTES / 2};
+
+	(void)state;
+	assert_int_equal(settled_after_rolling(same, true), BYTES);
+	assert_int_equal(settled_after_rolling(nearly, true), BYTES);
+	assert_int_equal(settled_after_rolling(mixed, true), 0);
+	assert_int_equal(settled_after_rolling(same, false), 0);
+}
+
 /* All links bring servers their bytes at once. Who sums for the others is slower, and need not be
  * tried. */
 static void where_links_decide_servers_do_what_takes_long(void **state)
@@ -96,6 +161,7 @@ static void where_links_decide_servers_do_what_takes_long(void **state)
 	tuning.rate.links_decide = true;
 	assert_false(exchange_is_wanted(&tuning, &now, 1));
 	assert_false(smd_exchange_choice_is_due(&tuning.exchange, now));
+	assert_false(exchange_is_wanted(&tuning, &now, 16));
 	tuning.rate.links_decide = false;
 	assert_true(exchange_is_wanted(&tuning, &now, 1));
 	smd_tuning_destroy(&tuning);
@@ -110,6 +176,32 @@ static void begin_exchange_trial(struct smd_tuning *tuning, uint64_t *now)
 	assert_true(exchange_is_wanted(tuning, now, 1));
 	smd_tuning_applied(tuning, *now);
 	assert_true(smd_exchange_choice_is_on_trial(&tuning->exchange));
+}
+
+/* Small operations take 0.1 ms each where the links would need more for 16 of them. */
+static void where_links_decide_so_they_do_for_what_is_together(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+	const uint64_t small = 64 << 10; /* 52 us of 20 Gbit/s */
+
+	(void)state;
+	for (unsigned together = 1; together <= 16; together += 15) {
+		tuning_start(&tuning, 10000, 10000, 0);
+		smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+		tuning.rate.links_decide = true;
+		for (unsigned i = 0; i < 1000; i++) {
+			for (unsigned k = 0; k < together; k++) {
+				smd_tuning_begin(&tuning, small, now);
+			}
+			for (unsigned k = 0; k < together; k++) {
+				now += MS / 10;
+				smd_tuning_end(&tuning, small, now);
+			}
+		}
+		assert_int_equal(smd_exchange_choice_is_due(&tuning.exchange, now), together == 1);
+		smd_tuning_destroy(&tuning);
+	}
 }
 
 /* Five slices of each shard, all of 40 ms: 1.7 Gbit/s together, where 20 are believed. */
@@ -467,7 +559,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(operations_alone_say_who_should_do_them),
+		cmocka_unit_test(so_do_operations_together),
+		cmocka_unit_test(all_of_a_span_are_of_one_kind),
 		cmocka_unit_test(where_links_decide_servers_do_what_takes_long),
+		cmocka_unit_test(where_links_decide_so_they_do_for_what_is_together),
 		cmocka_unit_test(rates_end_exchanges_that_are_slower),
 		cmocka_unit_test(exchanges_wait_for_rates_that_are_coming),
 		cmocka_unit_test(a_trial_without_operations_ends),
