@@ -141,7 +141,9 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, unsigned kind,
 	if (!choice->possible || kind >= SMD_EXCHANGE_KINDS) {
 		return false;
 	}
-	largest = exchanged && is_as_won(choice, kind, now_ns) && is_largest(choice, kind, now_ns);
+	/* Those of a trial that was lost may end late. */
+	largest = exchanged && smd_exchange_kind_bytes(kind) <= choice->settled &&
+		  is_as_won(choice, kind, now_ns) && is_largest(choice, kind, now_ns);
 	if (on_trial && exchanged && kind == choice->kind) {
 		choice->missed = 0;
 		times_took(&choice->trial, bytes, ns);
@@ -149,7 +151,6 @@ bool smd_exchange_choice_took(struct smd_exchange_choice *choice, unsigned kind,
 		choice->doubt_ns =
 			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
 	} else if (!on_trial && largest && now_ns >= choice->doubt_ns && !choice->always) {
-		choice->kind = kind;
 		choice->doubts = true;
 	} else if (!on_trial && !exchanged && now_ns >= choice->next_ns[kind]) {
 		times_took(&choice->servers[kind], bytes, ns);
@@ -261,10 +262,9 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 	if (!choice->doubts && !smd_exchange_choice_is_due(choice, now_ns)) {
 		return false;
 	}
-	choice->wanted_kind = choice->kind;
+	choice->wanted_kind = choice->doubts ? choice->largest : choice->kind;
 	choice->wants_doubt = choice->doubts;
-	choice->wanted = choice->doubts ? smd_exchange_kind_bytes(choice->kind) / 2
-					: smd_exchange_kind_bytes(choice->kind);
+	choice->wanted = smd_exchange_kind_bytes(choice->wanted_kind) / (choice->doubts ? 2 : 1);
 	return true;
 }
 

@@ -115,6 +115,38 @@ static void a_doubt_waits_for_a_trial_that_is_wanted(void **state)
 	assert_int_equal(choice.settled, SMALL);
 }
 
+/* Won alone, and to be doubted by the next operation. */
+static void win_and_doubt(uint64_t bytes)
+{
+	network_start(true, false);
+	choice.doubt_pause_ns = 2 * SMD_SECOND_NS;
+	network_run(&network_faster, bytes, 20);
+	assert_int_equal(choice.settled, bytes);
+	now_ns += 3 * SMD_SECOND_NS;
+}
+
+/* No table may be had yet, and larger ones go on by servers. */
+static void a_doubt_that_waits_stays_one_of_what_has_won(void **state)
+{
+	(void)state;
+	win_and_doubt(SMALL);
+	network_took(SMALL, true, MS, now_ns);
+	network_took(LARGE, false, 2 * MS, now_ns);
+	assert_true(smd_exchange_choice_want(&choice, now_ns));
+	assert_int_equal(choice.wanted, SMALL / 2);
+}
+
+/* Some were under way when the trial of a larger size was lost. */
+static void what_was_lost_is_not_doubted(void **state)
+{
+	(void)state;
+	win_and_doubt(SMALL);
+	network_took(LARGE, true, 3 * MS, now_ns);
+	assert_false(smd_exchange_choice_want(&choice, now_ns));
+	assert_true(network_operate(&network_faster, SMALL));
+	assert_int_equal(choice.limit, SMALL / 2);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -124,6 +156,8 @@ int main(void)
 		cmocka_unit_test(where_the_larger_comes_no_more_the_smaller_is_doubted),
 		cmocka_unit_test(a_doubt_is_of_the_kind_that_has_won),
 		cmocka_unit_test(a_doubt_waits_for_a_trial_that_is_wanted),
+		cmocka_unit_test(a_doubt_that_waits_stays_one_of_what_has_won),
+		cmocka_unit_test(what_was_lost_is_not_doubted),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
