@@ -45,12 +45,16 @@ static uint64_t piece_elements(const struct smd_comm *comm, uint64_t count, size
 
 /* ---- operations ---- */
 
+bool smd_exchange_may_take(const struct smd_request *operation)
+{
+	return operation->count && !operation->whole &&
+	       operation->collective == SMD_COLLECTIVE_ALLREDUCE && operation->path->host;
+}
+
 bool smd_exchange_takes(const struct smd_request *operation, const struct smd_epoch *home)
 {
-	size_t bytes = operation->count * operation->element_bytes;
-
-	return bytes && bytes <= home->exchanged && !operation->whole &&
-	       operation->collective == SMD_COLLECTIVE_ALLREDUCE && operation->path->host &&
+	return smd_exchange_may_take(operation) &&
+	       operation->count * operation->element_bytes <= home->exchanged &&
 	       operation->comm->exchanges && operation->comm->exchanges->mesh;
 }
 

@@ -18,7 +18,8 @@ void smd_exchanges_end(struct smd_comm *comm);
 /* or it must be given up with the communicator. */
 void smd_exchanges_close(struct smd_comm *comm);
 
-/* Whether the operation is one, by the table of its epoch. */
+/* Whether the operation is one by some table; by that of its epoch. */
+bool smd_exchange_may_take(const struct smd_request *operation);
 bool smd_exchange_takes(const struct smd_request *operation, const struct smd_epoch *home);
 
 /* Cuts the operation into pieces, which others may begin before. 0 or -ENOMEM. */

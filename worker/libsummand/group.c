@@ -24,6 +24,7 @@
 #include "worker/libsummand/segment.h"
 #include "worker/libsummand/settle.h"
 #include "worker/libsummand/tuning.h"
+#include "worker/libsummand/tuning_exchanges.h"
 
 /* Lanes that are made again for the group have as long as it has. When that is over they know why
  * they could not be made, so they are asked before the group gives up. */
@@ -70,6 +71,9 @@ static void comm_begin(struct smd_request *operation)
 	if (comm->tuning) {
 		operation->timed = operation->count * operation->element_bytes;
 		smd_tuning_begin(comm->tuning, operation->timed, smd_clock_ns());
+		if (!smd_exchange_may_take(operation)) {
+			smd_tuning_serves(comm->tuning);
+		}
 	}
 	TAILQ_INSERT_TAIL(&comm->operations, operation, link);
 	smd_operation_begin(operation);

@@ -48,6 +48,11 @@ static bool span_counts(const struct smd_tuning *tuning, bool together)
 		       : !is_for_servers(tuning, tuning->ended, smd_tuning_sum_weights(tuning));
 }
 
+void smd_tuning_serves(struct smd_tuning *tuning)
+{
+	tuning->least = 0;
+}
+
 void smd_tuning_take_exchanges(struct smd_tuning *tuning, bool whole, uint64_t now_ns)
 {
 	bool together = tuning->together > 1;

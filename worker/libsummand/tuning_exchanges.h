@@ -16,6 +16,9 @@ uint32_t smd_tuning_exchange_bytes(const struct smd_tuning *tuning);
 /* A trial of shards or of chunks is on. */
 bool smd_tuning_is_on_trial(const struct smd_tuning *tuning);
 
+/* What begins now is for servers whatever the table says, and so is the span. */
+void smd_tuning_serves(struct smd_tuning *tuning);
+
 /* A span has ended, and may say something as a whole. Not of servers where rates were found by
  * which it takes long: these, which all links bring bytes to at once, are as fast as links there,
  * and who sums for the others is not. */

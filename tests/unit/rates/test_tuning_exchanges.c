@@ -15,6 +15,12 @@
 #include "worker/libsummand/tuning.h"
 #include "worker/libsummand/tuning_exchanges.h"
 
+static void start(struct smd_tuning *tuning)
+{
+	tuning_start(tuning, 10000, 10000, 0);
+	smd_exchange_choice_begin(&tuning->exchange, true, false, 0);
+}
+
 /* One operation, which is alone, as an exchange or by servers. */
 static void operate(
 	struct smd_tuning *tuning, uint64_t *now, uint64_t bytes, uint64_t ns, bool exchanged)
@@ -61,8 +67,7 @@ static void operations_alone_say_who_should_do_them(void **state)
 	uint64_t usual;
 
 	(void)state;
-	tuning_start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	start(&tuning);
 	tuning.exchange.doubt_pause_ns = 1000000 * SMD_SECOND_NS;
 	assert_false(exchange_is_wanted(&tuning, &now, 1)); /* ranks have not met */
 	assert_true(smd_exchange_choice_is_due(&tuning.exchange, now));
@@ -87,8 +92,7 @@ static void so_do_operations_together(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	tuning_start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	start(&tuning);
 	tuning.exchange.doubt_pause_ns = 1000000 * SMD_SECOND_NS;
 	tuning.met = true;
 	assert_true(exchange_is_wanted(&tuning, &now, 16));
@@ -109,8 +113,7 @@ static uint32_t settled_after_rolling(const uint64_t sizes[2], bool all)
 	bool exchanged[4];
 	uint32_t settled;
 
-	tuning_start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	start(&tuning);
 	tuning.exchange.doubt_pause_ns = 1000000 * SMD_SECOND_NS;
 	tuning.met = true;
 	for (unsigned i = 0; i < 10000; i++) {
@@ -147,6 +150,24 @@ static void all_of_a_span_are_of_one_kind(void **state)
 	assert_int_equal(settled_after_rolling(same, false), 0);
 }
 
+/* Broadcasts, or segments of what is larger. */
+static void what_is_never_an_exchange_is_not_tried(void **state)
+{
+	struct smd_tuning tuning;
+	uint64_t now = SMD_SECOND_NS;
+
+	(void)state;
+	start(&tuning);
+	for (unsigned i = 0; i < 100; i++) {
+		smd_tuning_begin(&tuning, BYTES, now);
+		smd_tuning_serves(&tuning);
+		now += 2 * MS;
+		smd_tuning_end(&tuning, BYTES, now);
+	}
+	assert_false(smd_exchange_choice_is_due(&tuning.exchange, now));
+	smd_tuning_destroy(&tuning);
+}
+
 /* All links bring servers their bytes at once. Who sums for the others is slower, and need not be
  * tried. */
 static void where_links_decide_servers_do_what_takes_long(void **state)
@@ -155,8 +176,7 @@ static void where_links_decide_servers_do_what_takes_long(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	tuning_start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	start(&tuning);
 	tuning.met = true;
 	tuning.rate.links_decide = true;
 	assert_false(exchange_is_wanted(&tuning, &now, 1));
@@ -170,8 +190,7 @@ static void where_links_decide_servers_do_what_takes_long(void **state)
 /* By servers until a trial is on, which ranks have met for. */
 static void begin_exchange_trial(struct smd_tuning *tuning, uint64_t *now)
 {
-	tuning_start(tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning->exchange, true, false, 0);
+	start(tuning);
 	tuning->met = true;
 	assert_true(exchange_is_wanted(tuning, now, 1));
 	smd_tuning_applied(tuning, *now);
@@ -187,8 +206,7 @@ static void where_links_decide_so_they_do_for_what_is_together(void **state)
 
 	(void)state;
 	for (unsigned together = 1; together <= 16; together += 15) {
-		tuning_start(&tuning, 10000, 10000, 0);
-		smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+		start(&tuning);
 		tuning.rate.links_decide = true;
 		for (unsigned i = 0; i < 1000; i++) {
 			for (unsigned k = 0; k < together; k++) {
@@ -346,8 +364,7 @@ static bool should_meet_after(unsigned operations, uint64_t each_ns)
 	uint64_t now = SMD_SECOND_NS;
 	bool should;
 
-	tuning_start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	start(&tuning);
 	for (unsigned i = 0; i < operations; i++) {
 		operate(&tuning, &now, BYTES, each_ns, false);
 	}
@@ -375,8 +392,7 @@ static void tables_are_left_for_servers(void **state)
 	uint64_t now = SMD_SECOND_NS;
 
 	(void)state;
-	tuning_start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	start(&tuning);
 	tuning.met = true;
 	tuning.search.next_ns = UINT64_MAX;
 	tuning.tables = 7;
@@ -450,8 +466,7 @@ static void exchanges_do_not_wait_for_rates_that_never_come(void **state)
 	bool wanted = false;
 
 	(void)state;
-	tuning_start(&tuning, 10000, 10000, 0);
-	smd_exchange_choice_begin(&tuning.exchange, true, false, 0);
+	start(&tuning);
 	tuning.met = true;
 	for (unsigned i = 0; i < 5; i++) {
 		smd_tuning_begin(&tuning, BYTES, now);
@@ -561,6 +576,7 @@ int main(void)
 		cmocka_unit_test(operations_alone_say_who_should_do_them),
 		cmocka_unit_test(so_do_operations_together),
 		cmocka_unit_test(all_of_a_span_are_of_one_kind),
+		cmocka_unit_test(what_is_never_an_exchange_is_not_tried),
 		cmocka_unit_test(where_links_decide_servers_do_what_takes_long),
 		cmocka_unit_test(where_links_decide_so_they_do_for_what_is_together),
 		cmocka_unit_test(rates_end_exchanges_that_are_slower),
