@@ -5,8 +5,10 @@
  *
  * The bytes are a greeting and then records: receive buffer (1 byte), length (2), so many bytes to
  * be written there; what comes with the write (4), and how many bytes the device says that it had
- * (4). The trial comes before the records and is not counted, unless the greeting's bytes that say
- * nothing (10 and 11) are other than 0: then it is for the records to bring it.
+ * (4). A receive buffer of 128 and more: the write is told of by a key that is given back, the next
+ * 4 bytes say which of the lane's (or its value). The trial comes before the records and is not
+ * counted, unless byte 28 of the greeting, which says nothing, is other than 0: then it is for the
+ * records to bring it. With byte 29 the lane has memory windows.
  */
 #include <errno.h>
 #include <event2/event.h>
@@ -18,6 +20,8 @@
 #include "tests/unit/rdma/script.h"
 
 #define ANSWERS_MAX 64
+#define BY_RECORDS  28
+#define WINDOWS     29
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length);
 
@@ -71,6 +75,9 @@ struct owner {
 	unsigned nanswers;
 	unsigned done;
 	struct smd_send answers[ANSWERS_MAX];
+	struct smd_advertisement
+		*places[ANSWERS_MAX]; /* one with each answer; NULL: not any more */
+	uint8_t place[2 * SMD_RDMA_EAGER];
 	uint8_t answer[3 * SMD_RDMA_EAGER];
 };
 
@@ -81,16 +88,32 @@ static void on_open(void *arg)
 	owner->opened++;
 }
 
+static void on_withdrawn(void *arg, void *place)
+{
+	must_hold(((struct owner *)arg)->place == place);
+}
+
 static int on_header(
 	void *arg, const struct smd_frame *frame, void **payload, struct smd_error *error)
 {
 	struct owner *owner = arg;
+	struct smd_advertisement **place;
 
 	must_hold(owner->opened && !owner->closed);
 	must_hold(owner->lane->nremote_buffers <= SMD_REMOTE_BUFFERS_MAX);
 	if (owner->lane->direct && frame->ordinal % 2) {
 		return smd_error_set(error, EPROTO, "no buffer was advertised");
 	}
+	place = &owner->places[frame->ordinal % ANSWERS_MAX];
+	if (*place && (*place)->held) {
+		return smd_error_set(error, EPROTO, "its key has not come back");
+	}
+	if (*place && frame->ordinal % 3 == 0) {
+		smd_lane_withdraw(owner->lane, *place, owner->place, on_withdrawn, owner);
+	} else if (*place) {
+		smd_lane_revoke(owner->lane, *place);
+	}
+	*place = NULL;
 	free(owner->payload);
 	owner->payload = malloc(frame->length);
 	must_hold(owner->payload || frame->length == 0);
@@ -119,6 +142,8 @@ static int on_frame(
 	if (owner->nanswers == ANSWERS_MAX) {
 		return 0;
 	}
+	owner->places[owner->nanswers] = smd_lane_advertise(
+		owner->lane, owner->place, sizeof(owner->place), (struct smd_extent){NULL, 0});
 	owner->nanswers++;
 	*send = (struct smd_send){
 		.payload = owner->answer,
@@ -232,6 +257,13 @@ static void write_trial(
 	must_hold(owner->opened == 1);
 }
 
+static uint32_t key_of(const struct owner *owner, uint32_t which)
+{
+	const struct smd_advertisement *place = which < ANSWERS_MAX ? owner->places[which] : NULL;
+
+	return place ? ((const struct rdma_advertisement *)place)->key : which;
+}
+
 /* Writes records until the bytes are used up or the lane has ended. */
 static void write_records(const struct owner *owner, struct rdma_cm_id *id,
 	const struct smd_rdma_greeting *greeting, const uint8_t *bytes, size_t length)
@@ -241,13 +273,19 @@ static void write_records(const struct owner *owner, struct rdma_cm_id *id,
 			(uint8_t *)(uintptr_t)greeting->address +
 			bytes[0] % greeting->receive_buffers * (size_t)SMD_RDMA_BUFFER_SIZE;
 		size_t n = number(bytes + 1, 2);
+		bool returned;
 
 		if (n > length - 11 || n > SMD_RDMA_BUFFER_SIZE) {
 			break;
 		}
 		memcpy(receive_buffer, bytes + 3, n);
+		returned = bytes[0] >= 0x80;
 		bytes += 3 + n;
-		script_arrive(id, number(bytes, 4), number(bytes + 4, 4));
+		if (returned) {
+			script_return(id, key_of(owner, number(bytes, 4)));
+		} else {
+			script_arrive(id, number(bytes, 4), number(bytes + 4, 4));
+		}
 		smd_lane_poll(owner->lane);
 		bytes += 8;
 		length -= 11 + n;
@@ -266,6 +304,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	decode(bytes, length);
 	script_reset();
 	script.limits.queue_depth = 64; /* a sanitizer takes long for large memory */
+	unsetenv("SUMMAND_RDMA_WINDOWS");
+	if (said > WINDOWS && bytes[WINDOWS]) {
+		setenv("SUMMAND_RDMA_WINDOWS", "1", 1);
+		script.limits.queue_depth = RDMA_DEPTH;
+	}
 	script.limits.completions = 512;
 	script.connects = false;
 	script.carries = false; /* what the lane writes goes nowhere, and may be told to be taken */
@@ -274,7 +317,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t length)
 	turn(base);
 	must_hold(owner->opened == 0);
 	if (!owner->closed) {
-		if (bytes[10] == 0 && bytes[11] == 0) {
+		if (bytes[BY_RECORDS] == 0) {
 			write_trial(owner, id, &greeting);
 		}
 		write_records(owner, id, &greeting, bytes + said, length - said);
