@@ -12,6 +12,8 @@
 #define FASTER        0.97
 #define LOST          1.3 /* so much longer, each of the first times: */
 #define LOST_TIMES    3u
+#define HARMED        1.1 /* so much longer: then the other kind of the size must not win */
+#define TRIALS_MOST   10u /* a lost trial, and at least so many times as long without one */
 #define MISSED_MOST   64u /* in a row, and for so long: the program does something else now */
 #define MISSED_NS     SMD_SECOND_NS
 #define FIRST_TIMES   3u /* by servers, for the first trial of a size: most programs would wait for more, */
@@ -132,22 +134,38 @@ static bool is_largest(struct smd_exchange_choice *choice, unsigned kind, uint64
 	return kind == choice->largest;
 }
 
+/* The same size, together or alone. */
+static unsigned other_of(unsigned kind)
+{
+	return kind < SMD_EXCHANGE_SIZES ? kind + SMD_EXCHANGE_SIZES : kind - SMD_EXCHANGE_SIZES;
+}
+
+/* Exchanges may be so fast that operations overlap no more: then their times alone are the trial's,
+ * which takes them for longer than they would be together. */
+static bool is_of_trial(const struct smd_exchange_choice *choice, unsigned kind)
+{
+	return kind == choice->kind ||
+	       (smd_exchange_kind_is_together(choice->kind) && kind == other_of(choice->kind));
+}
+
 bool smd_exchange_choice_took(struct smd_exchange_choice *choice, unsigned kind, uint64_t bytes,
 	bool exchanged, uint64_t ns, uint64_t now_ns)
 {
 	bool on_trial = smd_exchange_choice_is_on_trial(choice);
+	bool settled;
 	bool largest;
 
 	if (!choice->possible || kind >= SMD_EXCHANGE_KINDS) {
 		return false;
 	}
+	choice->came_ns[kind] = now_ns;
 	/* Those of a trial that was lost may end late. */
-	largest = exchanged && smd_exchange_kind_bytes(kind) <= choice->settled &&
-		  is_as_won(choice, kind, now_ns) && is_largest(choice, kind, now_ns);
-	if (on_trial && exchanged && kind == choice->kind) {
+	settled = exchanged && smd_exchange_kind_bytes(kind) <= choice->settled;
+	largest = settled && is_as_won(choice, kind, now_ns) && is_largest(choice, kind, now_ns);
+	if (on_trial && exchanged && is_of_trial(choice, kind)) {
 		choice->missed = 0;
 		times_took(&choice->trial, bytes, ns);
-	} else if (!on_trial && exchanged && choice->doubt_ns == 0) { /* of a table before */
+	} else if (!on_trial && settled && choice->doubt_ns == 0) { /* of a table before */
 		choice->doubt_ns =
 			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
 	} else if (!on_trial && largest && now_ns >= choice->doubt_ns && !choice->always) {
@@ -216,6 +234,33 @@ static bool trial_has_lost(const struct smd_exchange_choice *choice)
 	return true;
 }
 
+/* A table has one limit for both kinds of a size: what wins must not make the other one much
+ * slower, where that comes, too. */
+static bool harms_other(const struct smd_exchange_choice *choice, uint64_t now_ns)
+{
+	unsigned other = other_of(choice->kind);
+
+	return choice->lost[other] > HARMED && now_ns - choice->came_ns[other] < LATELY_NS;
+}
+
+/* So many times as long as by servers; 0: it cannot be said. */
+static double trial_ratio(const struct smd_exchange_choice *choice)
+{
+	double servers = times_median(&choice->servers[choice->kind]);
+
+	return servers > 0 ? times_median(&choice->trial) / servers : 0;
+}
+
+/* A program must not spend most of its time on trials that are lost. */
+static uint64_t pause_after(struct smd_exchange_choice *choice, bool tried, uint64_t now_ns)
+{
+	uint64_t least_ns = TRIALS_MOST * (now_ns - choice->trial_ns);
+	uint64_t pause_ns =
+		tried ? smd_backoff_next(&choice->pause_ns[choice->kind], PAUSE_MOST_NS) : FIRST_NS;
+
+	return pause_ns > least_ns ? pause_ns : least_ns;
+}
+
 /* Whether the trial is over, and lost. */
 static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 {
@@ -226,8 +271,9 @@ static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 		return false;
 	}
 	choice->tried[choice->kind] = true;
-	if (!lost && times_median(&choice->trial) <=
-			     FASTER * times_median(&choice->servers[choice->kind])) {
+	choice->lost[choice->kind] = trial_ratio(choice);
+	if (!lost && trial_ratio(choice) <= FASTER && !harms_other(choice, now_ns)) {
+		choice->lost[choice->kind] = 0;
 		choice->settled = choice->limit;
 		choice->wanted = choice->limit;
 		choice->won_together = smd_exchange_kind_is_together(choice->kind);
@@ -237,9 +283,7 @@ static bool judge(struct smd_exchange_choice *choice, uint64_t now_ns)
 			now_ns + smd_backoff_next(&choice->doubt_pause_ns, PAUSE_MOST_NS);
 		return false;
 	}
-	choice->next_ns[choice->kind] =
-		now_ns + (tried ? smd_backoff_next(&choice->pause_ns[choice->kind], PAUSE_MOST_NS)
-				: FIRST_NS);
+	choice->next_ns[choice->kind] = now_ns + pause_after(choice, tried, now_ns);
 	times_forget(&choice->servers[choice->kind]);
 	choice->over = true;
 	return true;
@@ -268,9 +312,24 @@ bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_n
 	return true;
 }
 
-void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
+/* Times of what goes by servers anew would be old ones. */
+static void forget_servers(struct smd_exchange_choice *choice, uint32_t above, uint32_t most)
 {
+	for (unsigned kind = 0; kind < SMD_EXCHANGE_KINDS; kind++) {
+		uint32_t bytes = smd_exchange_kind_bytes(kind);
+
+		if (bytes > above && bytes <= most) {
+			times_forget(&choice->servers[kind]);
+		}
+	}
+}
+
+void smd_exchange_choice_applied(struct smd_exchange_choice *choice, uint64_t now_ns)
+{
+	uint32_t settled = choice->settled;
+
 	choice->limit = choice->wanted;
+	choice->trial_ns = now_ns;
 	choice->over = false;
 	choice->kind = choice->wanted_kind;
 	if (choice->always || !choice->possible || choice->wants_doubt) {
@@ -279,7 +338,7 @@ void smd_exchange_choice_applied(struct smd_exchange_choice *choice)
 	if (choice->wants_doubt) { /* it is tried anew when servers' times are there */
 		choice->wants_doubt = false;
 		choice->doubts = false;
-		times_forget(&choice->servers[choice->kind]);
+		forget_servers(choice, choice->limit, settled);
 	}
 	times_forget(&choice->trial);
 	choice->missed = 0;
@@ -299,4 +358,5 @@ void smd_exchange_choice_forget(struct smd_exchange_choice *choice)
 {
 	times_forget(&choice->trial);
 	memset(choice->servers, 0, sizeof(choice->servers));
+	memset(choice->lost, 0, sizeof(choice->lost));
 }

@@ -53,6 +53,10 @@ struct smd_exchange_choice {
 	uint64_t doubt_pause_ns; /* and so long after the next trial that is won */
 	struct smd_exchange_times trial;
 	struct smd_exchange_times servers[SMD_EXCHANGE_KINDS];
+	uint64_t trial_ns;               /* when the table of it was in use */
+	double lost[SMD_EXCHANGE_KINDS]; /* by the last trial of it: so many times the servers'; 0:
+					    won */
+	uint64_t came_ns[SMD_EXCHANGE_KINDS];  /* the last one of the kind */
 	bool tried[SMD_EXCHANGE_KINDS];        /* before, with a verdict; */
 	uint64_t next_ns[SMD_EXCHANGE_KINDS];  /* no trial of the kind before */
 	uint64_t pause_ns[SMD_EXCHANGE_KINDS]; /* after the next one of it that is lost */
@@ -103,7 +107,7 @@ bool smd_exchange_choice_is_due(const struct smd_exchange_choice *choice, uint64
 bool smd_exchange_choice_want(struct smd_exchange_choice *choice, uint64_t now_ns);
 
 /* The limit that was wanted is in use from now on. */
-void smd_exchange_choice_applied(struct smd_exchange_choice *choice);
+void smd_exchange_choice_applied(struct smd_exchange_choice *choice, uint64_t now_ns);
 
 /* So many bytes are settled without a trial, from the next table on. */
 void smd_exchange_choice_settle(struct smd_exchange_choice *choice, uint32_t bytes);

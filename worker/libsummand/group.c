@@ -71,7 +71,8 @@ static void comm_begin(struct smd_request *operation)
 	if (comm->tuning) {
 		operation->timed = operation->count * operation->element_bytes;
 		smd_tuning_begin(comm->tuning, operation->timed, smd_clock_ns());
-		if (!smd_exchange_may_take(operation)) {
+		operation->served = !smd_exchange_may_take(operation);
+		if (operation->served) {
 			smd_tuning_serves(comm->tuning);
 		}
 	}

@@ -6,6 +6,7 @@
 #include "worker/libsummand/epoch.h"
 #include "worker/libsummand/segment.h"
 #include "worker/libsummand/tuning.h"
+#include "worker/libsummand/tuning_exchanges.h"
 
 size_t smd_operation_chunk_offset(const struct smd_request *operation, uint64_t chunk)
 {
@@ -97,6 +98,9 @@ static void operation_finish(struct smd_request *operation, int err)
 	if (comm->tuning) {
 		if (exchanged) {
 			smd_tuning_exchanged(comm->tuning);
+		}
+		if (operation->served) { /* it may have begun in the span before */
+			smd_tuning_serves(comm->tuning);
 		}
 		smd_tuning_end(comm->tuning, operation->timed, smd_clock_ns());
 	}

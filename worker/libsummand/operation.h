@@ -45,6 +45,7 @@ struct smd_request {
 
 	uint64_t sequence;      /* number of the operation in the communicator */
 	uint64_t timed;         /* bytes that its time is of, at rank 0 (tuning.h) */
+	bool served;            /* it can be no exchange */
 	struct smd_epoch *home; /* that its chunks have their first numbers in */
 	bool laid;              /* they have; else it is kept back */
 	unsigned pieces;      /* that ranks do among themselves (exchange.h); 0: servers do all, */

@@ -557,7 +557,7 @@ void smd_tuning_applied(struct smd_tuning *tuning, uint64_t now_ns)
 		smd_server_choice_applied(&tuning->servers, now_ns);
 		break;
 	case SMD_TUNING_EXCHANGES:
-		smd_exchange_choice_applied(&tuning->exchange);
+		smd_exchange_choice_applied(&tuning->exchange, now_ns);
 		break;
 	case SMD_TUNING_SHARDS:
 		smd_shard_choice_applied(&tuning->choice);

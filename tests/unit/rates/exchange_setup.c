@@ -37,7 +37,7 @@ bool network_operate_together(const struct network *network, uint64_t bytes, uns
 	smd_exchange_choice_took(&choice, smd_exchange_kind(bytes, operations > 1),
 		operations * bytes, exchanged, ns, now_ns);
 	if (smd_exchange_choice_want(&choice, now_ns)) {
-		smd_exchange_choice_applied(&choice);
+		smd_exchange_choice_applied(&choice, now_ns);
 		return true;
 	}
 	return false;

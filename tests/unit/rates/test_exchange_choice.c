@@ -185,7 +185,7 @@ static void the_trial_is_of_the_size_that_was_wanted(void **state)
 	}
 	assert_true(smd_exchange_choice_want(&choice, now_ns));
 	network_took(SMALL, false, MS, now_ns);
-	smd_exchange_choice_applied(&choice);
+	smd_exchange_choice_applied(&choice, now_ns);
 	assert_int_equal(choice.limit, LARGE);
 	assert_int_equal(network_run(&network_faster, SMALL, 100), 0);
 	assert_true(smd_exchange_choice_is_on_trial(&choice));
@@ -246,20 +246,73 @@ static void times_together_are_not_compared_with_times_alone(void **state)
 	assert_true(choice.tried[smd_exchange_kind(SMALL, true)]);
 }
 
+/* When that comes no more. */
 static void what_one_kind_has_lost_another_may_win(void **state)
 {
 	(void)state;
 	network_start(true, false);
 	network_run_together(&network_slower, SMALL, 16, 20);
+	now_ns += SMD_SECOND_NS;
 	network_run(&network_faster, SMALL, 20);
 	assert_int_equal(choice.settled, SMALL);
 	network_start(true, false);
 	network_run(&network_slower, SMALL, 20);
+	now_ns += SMD_SECOND_NS;
 	network_run_together(&network_faster, SMALL, 16, 20);
 	assert_int_equal(choice.settled, SMALL);
 }
 
 /* It may be of more operations than a trial waits for in vain. */
+/* One limit holds for both: bursts that would gain a tenth do not make all other operations three
+ * times as slow. */
+static void what_wins_makes_nothing_else_much_slower(void **state)
+{
+	const struct network alone = {2 * MS, 6 * MS};
+	const struct network together = {1000 * US, 900 * US};
+
+	(void)state;
+	network_start(true, false);
+	for (unsigned step = 0; step < 4000; step++) {
+		network_run(&alone, SMALL, 20);
+		network_run_together(&together, SMALL, 16, 1);
+		assert_int_equal(choice.settled, 0);
+	}
+	/* Where nothing comes alone any more it is for those together to say. */
+	network_run_together(&together, SMALL, 16, 60000);
+	assert_int_equal(choice.settled, SMALL);
+}
+
+/* So fast as exchanges that the next one finds none in flight. */
+static void exchanges_that_overlap_no_more_win_by_their_times_alone(void **state)
+{
+	const struct network network = {2 * MS, 1 * MS};
+
+	(void)state;
+	network_start(true, false);
+	for (unsigned i = 0; i < 100 && choice.settled == 0; i++) {
+		network_operate_together(&network, SMALL, choice.limit ? 1 : 2);
+	}
+	assert_int_equal(choice.settled, SMALL);
+}
+
+/* Each of 0.3 s: by a pause of 2 s half of the time would be spent so. */
+static void what_takes_long_is_tried_less_often(void **state)
+{
+	const struct network network = {200 * MS, 300 * MS};
+	uint64_t began_ns;
+	uint64_t lost_ns;
+
+	(void)state;
+	network_start(true, false);
+	network_run_until_changed(&network, LARGE);
+	began_ns = now_ns;
+	network_run_until_changed(&network, LARGE);
+	lost_ns = now_ns;
+	assert_int_equal(choice.settled, 0);
+	network_run_until_changed(&network, LARGE);
+	assert_true(now_ns - lost_ns >= 10 * (lost_ns - began_ns));
+}
+
 static void a_time_together_is_no_miss(void **state)
 {
 	(void)state;
@@ -393,6 +446,9 @@ int main(void)
 		cmocka_unit_test(short_operations_make_one_time_together),
 		cmocka_unit_test(times_together_are_not_compared_with_times_alone),
 		cmocka_unit_test(what_one_kind_has_lost_another_may_win),
+		cmocka_unit_test(what_wins_makes_nothing_else_much_slower),
+		cmocka_unit_test(exchanges_that_overlap_no_more_win_by_their_times_alone),
+		cmocka_unit_test(what_takes_long_is_tried_less_often),
 		cmocka_unit_test(a_time_together_is_no_miss),
 		cmocka_unit_test(times_are_forgotten),
 		cmocka_unit_test(what_has_won_is_not_lost_by_waiting),

@@ -96,6 +96,23 @@ static void a_doubt_is_of_the_kind_that_has_won(void **state)
 	assert_int_equal(choice.settled, SMALL / 2);
 }
 
+/* What the other kind took by servers is from before: it begins again, too. */
+static void a_doubt_forgets_the_times_of_both_kinds(void **state)
+{
+	(void)state;
+	network_start(true, false);
+	network_run_together(&network_faster, SMALL, 16, 2 + 1);
+	network_run_until_changed(&network_faster, SMALL);
+	network_run(&network_faster, SMALL, 20);
+	assert_int_equal(choice.settled, SMALL);
+	assert_true(choice.servers[smd_exchange_kind(SMALL, true)].count > 0);
+	choice.doubt_ns = now_ns;
+	network_run_until_changed(&network_faster, SMALL);
+	assert_int_equal(choice.limit, SMALL / 2);
+	assert_int_equal(choice.servers[smd_exchange_kind(SMALL, true)].count, 0);
+	assert_int_equal(choice.servers[smd_exchange_kind(SMALL, false)].count, 0);
+}
+
 /* A larger size is not won by a doubt about a smaller one that comes meanwhile. */
 static void a_doubt_waits_for_a_trial_that_is_wanted(void **state)
 {
@@ -110,7 +127,7 @@ static void a_doubt_waits_for_a_trial_that_is_wanted(void **state)
 	assert_true(smd_exchange_choice_want(&choice, now_ns));
 	choice.doubt_ns = now_ns;
 	network_took(SMALL, true, MS, now_ns);
-	smd_exchange_choice_applied(&choice);
+	smd_exchange_choice_applied(&choice, now_ns);
 	assert_int_equal(choice.limit, LARGE);
 	assert_int_equal(choice.settled, SMALL);
 }
@@ -155,6 +172,7 @@ int main(void)
 		cmocka_unit_test(of_two_sizes_the_larger_is_doubted),
 		cmocka_unit_test(where_the_larger_comes_no_more_the_smaller_is_doubted),
 		cmocka_unit_test(a_doubt_is_of_the_kind_that_has_won),
+		cmocka_unit_test(a_doubt_forgets_the_times_of_both_kinds),
 		cmocka_unit_test(a_doubt_waits_for_a_trial_that_is_wanted),
 		cmocka_unit_test(a_doubt_that_waits_stays_one_of_what_has_won),
 		cmocka_unit_test(what_was_lost_is_not_doubted),
