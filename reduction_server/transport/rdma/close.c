@@ -136,11 +136,10 @@ static void lane_take_back(struct rdma_lane *lane)
 	if (lane->id) {
 		smd_verbs_id_destroy(lane->id);
 	}
-	smd_rdma_lane_destroy_windows(
-		lane); /* they hold on to the queue pair that they are bound to */
 	if (lane->paired) {
-		smd_verbs_pair_destroy(lane->pair.qp);
+		lane_destroy_pair(lane);
 	}
+	smd_rdma_lane_destroy_windows(lane); /* of one without a queue pair */
 	if (lane->region) {
 		smd_verbs_region_destroy(lane->region);
 	}

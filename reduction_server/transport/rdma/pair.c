@@ -206,8 +206,8 @@ int smd_rdma_lane_make_pair(struct rdma_lane *lane, struct ibv_context *context,
 		return ret;
 	}
 	ret = lane_make(lane, error);
-	made = lane_end_pair(
-		lane, &receives); /* where that alone was made, too: who closes it must know */
+	/* Where the pair alone was made, too: whoever closes the lane must know of it. */
+	made = lane_end_pair(lane, &receives);
 	return ret || made == 0 ? ret : smd_error_set(error, -made, "%s", receives.text);
 }
 
