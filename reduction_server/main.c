@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include "reduction_server/base/log.h"
@@ -38,6 +39,8 @@ struct program {
 	struct smd_tokens tokens;
 	const struct smd_user *user; /* who it becomes */
 	FILE *notify;                /* --ready-fd, or NULL */
+	int signal_fd;               /* signals to end come by it, or -1 */
+	struct event *signalled;
 	int asked;                   /* how often it was asked to end */
 };
 
@@ -98,15 +101,46 @@ static void announce_results(struct program *program, const struct smd_shard_sta
 	}
 }
 
-static void on_signal(evutil_socket_t signal_number, short what, void *arg)
+static void on_signal(evutil_socket_t fd, short what, void *arg)
 {
 	struct program *program = arg;
+	struct signalfd_siginfo info;
 
 	(void)what;
-	program->asked++;
-	smd_log(SMD_LOG_INFO, "server", "%s: %s", strsignal((int)signal_number),
-		program->asked == 1 ? "draining" : "ending at once");
-	smd_server_drain(program->server, program->asked > 1);
+	while (read(fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+		program->asked++;
+		smd_log(SMD_LOG_INFO, "server", "%s: %s", strsignal((int)info.ssi_signo),
+			program->asked == 1 ? "draining" : "ending at once");
+		smd_server_drain(program->server, program->asked > 1);
+	}
+}
+
+/* No other thread takes them (base/thread.h). */
+static int watch_signals(struct program *program)
+{
+	sigset_t watched;
+
+	sigemptyset(&watched);
+	sigaddset(&watched, SIGTERM);
+	sigaddset(&watched, SIGINT);
+	sigprocmask(SIG_BLOCK, &watched, NULL);
+	program->signal_fd = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
+	if (program->signal_fd < 0) {
+		return -errno;
+	}
+	program->signalled = event_new(
+		program->base, program->signal_fd, EV_READ | EV_PERSIST, on_signal, program);
+	return program->signalled && event_add(program->signalled, NULL) == 0 ? 0 : -ENOMEM;
+}
+
+static void unwatch_signals(struct program *program)
+{
+	if (program->signalled) {
+		event_free(program->signalled);
+	}
+	if (program->signal_fd >= 0) {
+		close(program->signal_fd);
+	}
 }
 
 static void on_ended(void *owner)
@@ -342,8 +376,7 @@ static int start_server(
 
 static int run(const struct smd_server_options *options, struct smd_error *error)
 {
-	struct program program = {.user = &options->user};
-	struct event *signals[2] = {NULL, NULL};
+	struct program program = {.user = &options->user, .signal_fd = -1};
 	struct smd_shard_stats stats;
 	int ret = open_notify(options->ready_fd, &program.notify, error);
 
@@ -366,14 +399,11 @@ static int run(const struct smd_server_options *options, struct smd_error *error
 		smd_server_drain(program.server, true);
 		goto join_server;
 	}
-	signals[0] = evsignal_new(program.base, SIGTERM, on_signal, &program);
-	signals[1] = evsignal_new(program.base, SIGINT, on_signal, &program);
-	for (size_t i = 0; i < 2; i++) {
-		if (!signals[i] || event_add(signals[i], NULL) != 0) {
-			ret = smd_error_set(error, ENOMEM, "out of memory");
-			smd_server_drain(program.server, true);
-			goto join_server;
-		}
+	ret = watch_signals(&program);
+	if (ret) {
+		smd_error_set(error, -ret, "cannot watch signals: %s", strerror(-ret));
+		smd_server_drain(program.server, true);
+		goto join_server;
 	}
 	if (is_replica(options) && smd_server_reports_open(program.base, program.server,
 					   program.notify, &program.reports)) {
@@ -391,11 +421,7 @@ join_server:
 	announce_results(&program, &stats);
 	smd_metrics_close(program.metrics);
 	smd_server_free(program.server);
-	for (size_t i = 0; i < 2; i++) {
-		if (signals[i]) {
-			event_free(signals[i]);
-		}
-	}
+	unwatch_signals(&program);
 free_base:
 	smd_loop_free(program.base);
 	smd_tokens_free(&program.tokens);

@@ -10,6 +10,7 @@
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log_limit.h"
+#include "reduction_server/base/thread.h"
 #include "reduction_server/engine/join.h"
 #include "reduction_server/engine/lateness.h"
 #include "reduction_server/engine/window.h"
@@ -498,7 +499,7 @@ int smd_shard_start(
 		.owner = shard,
 	};
 	shard_publish(shard, smd_clock_ns()); /* what is known before there is anything to count */
-	ret = -pthread_create(&shard->thread, NULL, shard_main, shard);
+	ret = smd_thread_start(&shard->thread, NULL, shard_main, shard);
 	if (ret) {
 		smd_error_set(
 			error, -ret, "%s: cannot start a thread: %s", shard->name, strerror(-ret));

@@ -15,6 +15,7 @@
 
 #include "reduction_server/base/log.h"
 #include "reduction_server/base/parse.h"
+#include "reduction_server/base/thread.h"
 #include "reduction_server/transport/address.h"
 #include "reduction_server/transport/host_header.h"
 #include "reduction_server/transport/loop.h"
@@ -437,7 +438,7 @@ int smd_metrics_start(const char *address, smd_metrics_write *write, void *owner
 		goto free_base;
 	}
 	ret = smd_wakeup_create(&endpoint->ending, base, endpoint_on_ending, endpoint);
-	ret = ret ? ret : -pthread_create(&endpoint->thread, NULL, endpoint_main, endpoint);
+	ret = ret ? ret : smd_thread_start(&endpoint->thread, NULL, endpoint_main, endpoint);
 	if (ret) {
 		smd_error_set(error, -ret, "--metrics: cannot start a thread: %s", strerror(-ret));
 		smd_metrics_close(endpoint);

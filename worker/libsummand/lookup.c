@@ -2,10 +2,10 @@
 #include "worker/libsummand/lookup.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "reduction_server/base/thread.h"
 #include "reduction_server/transport/address.h"
 
 struct smd_lookup {
@@ -75,21 +75,15 @@ static void lookup_tell(struct smd_task *task)
 	lookup_free(lookup);
 }
 
-/* A program's signals are its own business. */
 static int lookup_start_thread(struct smd_lookup *lookup)
 {
 	pthread_attr_t detached;
 	pthread_t thread;
-	sigset_t all;
-	sigset_t before;
 	int ret;
 
-	sigfillset(&all);
 	pthread_attr_init(&detached);
 	pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = -pthread_create(&thread, &detached, lookup_main, lookup);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	ret = smd_thread_start(&thread, &detached, lookup_main, lookup);
 	pthread_attr_destroy(&detached);
 	return ret;
 }

@@ -4,10 +4,10 @@
 #include <errno.h>
 #include <event2/event.h>
 #include <sched.h>
-#include <signal.h>
 #include <time.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/thread.h"
 
 #define REST_NS        10000000ull /* after a caller owned the engine: it may come back soon, */
 #define REST_MOST_NS   80000000ull /* and where one comes back each time */
@@ -507,20 +507,6 @@ static void *progress_main(void *arg)
 	return NULL;
 }
 
-/* A program's signals are its own business: the progress thread takes none of them. */
-static int progress_start_thread(struct smd_progress *progress)
-{
-	sigset_t all;
-	sigset_t before;
-	int ret;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = -pthread_create(&progress->thread, NULL, progress_main, progress);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return ret;
-}
-
 static void progress_destroy_locks(struct smd_progress *progress)
 {
 	pthread_cond_destroy(&progress->idle);
@@ -562,7 +548,7 @@ int smd_progress_create(struct smd_progress *progress, enum smd_engine_mode mode
 	}
 	if (ret == 0 && mode != SMD_ENGINE_POLLED) {
 		progress->threaded = true;
-		ret = progress_start_thread(progress);
+		ret = smd_thread_start(&progress->thread, NULL, progress_main, progress);
 	}
 	if (ret) {
 		progress->threaded = false;

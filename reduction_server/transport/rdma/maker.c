@@ -3,13 +3,13 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "reduction_server/base/clock.h"
 #include "reduction_server/base/log.h"
+#include "reduction_server/base/thread.h"
 #include "reduction_server/transport/loop.h"
 
 STAILQ_HEAD(rdma_jobs, rdma_job);
@@ -92,20 +92,6 @@ static void maker_on_run(void *owner)
 	maker_hand_back(owner);
 }
 
-/* No handler of the program's signals runs on the thread. */
-static int maker_start(struct rdma_maker *maker)
-{
-	sigset_t all;
-	sigset_t before;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&maker->thread, NULL, maker_main, maker);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	return -err;
-}
-
 int smd_rdma_maker_create(struct event_base *base, struct rdma_maker **out)
 {
 	struct rdma_maker *maker = calloc(1, sizeof(*maker));
@@ -125,7 +111,7 @@ int smd_rdma_maker_create(struct event_base *base, struct rdma_maker **out)
 	pthread_condattr_destroy(&monotonic);
 	ret = smd_wakeup_create(&maker->wakeup, base, maker_on_run, maker);
 	if (ret == 0) {
-		ret = maker_start(maker);
+		ret = smd_thread_start(&maker->thread, NULL, maker_main, maker);
 		if (ret) {
 			smd_wakeup_destroy(&maker->wakeup);
 		}

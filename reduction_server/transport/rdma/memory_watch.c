@@ -8,13 +8,14 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "reduction_server/base/thread.h"
 
 #define YIELDS     16u /* before a wait sleeps: the thread it waits for may have a lower priority */
 #define SLEEP_NS   20000
@@ -138,20 +139,14 @@ static int watch_open(struct smd_error *error)
 	return fd;
 }
 
-/* No handler of the program's signals runs on the thread: it might allocate. */
+/* No handler of the program's signals may run on it: that might allocate. */
 static int watch_thread(void)
 {
-	sigset_t all;
-	sigset_t before;
 	pthread_t thread;
-	int err;
+	int ret = smd_thread_start(&thread, NULL, watch_main, NULL);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, NULL, watch_main, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (err) {
-		return -err;
+	if (ret) {
+		return ret;
 	}
 	pthread_setname_np(thread, "memory-watch");
 	pthread_detach(thread);

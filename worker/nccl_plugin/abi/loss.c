@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +11,7 @@
 #include <unistd.h>
 
 #include "reduction_server/base/clock.h"
+#include "reduction_server/base/thread.h"
 #include "worker/nccl_plugin/abi/log.h"
 
 #define PATIENCE_MS   10000
@@ -101,18 +101,11 @@ static void *watch(void *arg)
 	return arg;
 }
 
-/* A thread of ours gets no signal that is the program's. */
 static bool watch_begin(void)
 {
 	pthread_t thread;
-	sigset_t all;
-	sigset_t before;
-	int ret;
+	int ret = smd_thread_start(&thread, NULL, watch, NULL);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	ret = pthread_create(&thread, NULL, watch, NULL);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (ret == 0) {
 		pthread_detach(thread);
 	}
