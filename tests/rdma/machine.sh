@@ -69,7 +69,7 @@ favoured=()
 if [ "$(nice -n -10 nice 2>/dev/null || echo 0)" -lt 0 ]; then
 	favoured=(nice -n -10)
 fi
-"${favoured[@]}" "$SUMMAND_SOURCE/tools/rdma-vm" --memory=4096 --timeout="$limit" "${arguments[@]}" "--add=$inside" --env=BUILD="$build" \
+"${favoured[@]}" "$SUMMAND_SOURCE/tools/rdma-vm" --memory=4096 --start=200 --timeout="$limit" "${arguments[@]}" "--add=$inside" --env=BUILD="$build" \
 	--env=SUMMAND_BUILD="$build" --env=SUMMAND_RDMA_RETRIES=6 --env=SUMMAND_RDMA_TIMEOUT=20 --env=ENGINE_TESTS="${engine_tests[*]}" \
 	-- "$inside/all" "$@" > >(tee "$kept/log") 2> >(tee "$kept/errors" >&2)
 result=$?

@@ -160,6 +160,24 @@ says err 'Kernel panic'
 run 124 --timeout=1 -- true
 says err '^rdma-vm: the command must end within 1 s'
 
+# A start that stands still, as an emulated kernel's does now and then: the machine is started again, twice at most.
+mkdir "$scratch/slow"
+cat >"$scratch/slow/qemu-system-x86_64" <<SCRIPT
+#!/bin/sh
+echo start >>"$scratch/starts"
+[ "\$(wc -l <"$scratch/starts")" -lt "\$WHOLE_START" ] || exec "$(type -P qemu-system-x86_64)" "\$@"
+sleep 1000
+SCRIPT
+chmod +x "$scratch/slow/qemu-system-x86_64"
+WHOLE_START=2 PATH=$scratch/slow:$PATH run 5 --start=20 --timeout=300 -- bash -c 'echo begun once; exit 5'
+says out '^begun once$'
+says err '^rdma-vm: the command had not begun within 20 s, and the machine is started again'
+[ "$(wc -l <"$scratch/starts")" -ge 2 ] || fail "must be started again, got: $(wc -l <"$scratch/starts")"
+rm "$scratch/starts"
+WHOLE_START=9 PATH=$scratch/slow:$PATH run 124 --start=1 --timeout=3 -- true
+[ "$(wc -l <"$scratch/starts")" = 3 ] || fail "must be started three times, got: $(wc -l <"$scratch/starts")"
+says err '^rdma-vm: the command must end within 3 s'
+
 # Nothing is left of a machine whose tool is ended.
 machine_of() {
 	local timeout
