@@ -79,17 +79,26 @@ static void try_now(struct smd_target *target)
 	smd_remote_try_again(target->remotes[0], 0);
 }
 
-/* Whoever waits has no other server, and this one is there: it has the time that lanes take. */
+/* Whoever waits has no other server, and this one is there: it has the time that lanes take; or, as
+ * long as it says nothing, that of any server that is silent. */
 static bool may_go_on(struct smd_target *target)
 {
 	struct smd_reconnection *reconnection = &target->reconnection;
-	uint64_t limit_ns = (uint64_t)attempt_ms(target->remotes[0]->owner) * MS_NS;
+	const struct smd_remote_owner *owner = target->remotes[0]->owner;
+	unsigned limit_ms = 0;
+	bool taken = false;
 
 	for (unsigned s = 0; s < target->nremotes; s++) {
 		reconnection->answered |= smd_remote_answers(target->remotes[s]);
+		taken |= smd_remote_is_taken(target->remotes[s]);
 	}
-	return reconnection->hurried && reconnection->answered &&
-	       smd_clock_ns() - reconnection->began_ns < limit_ns;
+	if (reconnection->answered) {
+		limit_ms = attempt_ms(owner);
+	} else if (taken) {
+		limit_ms = owner->config->heartbeat_ms;
+	}
+	return reconnection->hurried &&
+	       smd_clock_ns() - reconnection->began_ns < (uint64_t)limit_ms * MS_NS;
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)

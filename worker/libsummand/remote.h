@@ -220,6 +220,13 @@ static inline bool smd_remote_answers(const struct smd_remote *remote)
 	return remote->lane && !remote->welcomed && (remote->challenged || remote->answered);
 }
 
+/* It is being connected, and its host has taken the connection: whoever listens there is no dead
+ * process, but may stand still. */
+static inline bool smd_remote_is_taken(const struct smd_remote *remote)
+{
+	return remote->lane && !remote->welcomed && remote->greeted;
+}
+
 /* Begins to connect, and goes on trying until the owner's deadline. NULL: out of memory. */
 struct smd_remote *smd_remote_create(
 	struct smd_remote_owner *owner, struct smd_target *target, uint32_t shard);

@@ -8,6 +8,8 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <event2/event.h>
+#include <unistd.h>
 
 #include "tests/unit/allreduce/capture.h"
 #include "tests/unit/allreduce/pairing.h"
@@ -108,8 +110,8 @@ static void what_was_in_vain_is_not_tried_when_a_server_returns(void **state)
 	pool_stop(&pool);
 }
 
-/* Where no other server is left, one that does not answer has half a second. One that does has the
- * time that its lane takes, as another device that has to be opened first. */
+/* Where no other server is left, one that answers has the time that its lane takes, as another
+ * device that has to be opened first. */
 static void the_last_server_that_answers_has_its_time(void **state)
 {
 	const struct smd_server_config both[] = {
@@ -140,6 +142,45 @@ static void the_last_server_that_answers_has_its_time(void **state)
 	pool_stop(&pool);
 }
 
+static void stand_still(evutil_socket_t fd, short what, void *arg)
+{
+	(void)fd;
+	(void)what;
+	(void)arg;
+	usleep(1500000);
+}
+
+/* Its host has taken the connection, as of a process that has much to do or is stopped: it is as
+ * any server that is silent. */
+static void the_last_server_that_stands_still_is_waited_for(void **state)
+{
+	const struct smd_server_config both[] = {
+		pairing_configure(1, false, NULL), pairing_configure(1, false, NULL)};
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = "tcp", .connect_timeout_s = 60};
+	const struct timeval now = {0, 0};
+	int32_t value = 7;
+	smd_context *context;
+	struct pool pool;
+	smd_comm *comm;
+
+	(void)state;
+	pool_start(&pool, "tcp", 2, both);
+	options.servers = pool.list;
+	assert_int_equal(smd_context_create(&options, &context), 0);
+	assert_int_equal(smd_comm_create(context, "group", 1, 0, &comm), 0);
+	assert_int_equal(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
+	for (int i = 0; i < 2; i++) {
+		event_base_once(pool.servers[i].base, -1, EV_TIMEOUT, stand_still, NULL, &now);
+	}
+	pool_lose_first(context, 2);
+	assert_int_equal(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
+	assert_int_equal(value, 7);
+	smd_comm_destroy(comm);
+	smd_context_destroy(context);
+	pool_stop(&pool);
+}
+
 #define TEST(test) cmocka_unit_test_setup(test, pairing_set_up)
 
 int main(void)
@@ -150,6 +191,7 @@ int main(void)
 		TEST(where_nothing_comes_from_two_servers_the_others_are_spared),
 		TEST(what_was_in_vain_is_not_tried_when_a_server_returns),
 		TEST(the_last_server_that_answers_has_its_time),
+		TEST(the_last_server_that_stands_still_is_waited_for),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
