@@ -90,8 +90,8 @@ class CoolDownTest(JobTest):
         self.assertEqual(self.ran_on(self.run_on("ab", WHERE)), ["a"])
 
     def test_a_host_that_is_lost_is_left_out_at_once(self):
-        """Its agent is killed, by which the host is gone."""
-        script = WHERE + "[ $TEST_HOST != a ] || { kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000; }"
+        """Its agent is killed, by which the host is gone: a moment later, when the log has come."""
+        script = WHERE + "[ $TEST_HOST != a ] || { sleep 1; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 1000; }"
         run = self.run_on("ab", script, "--host-failures=9")
         self.assert_code(run, 0)
         self.assertEqual(self.ran_on(run), ["a", "b"])
