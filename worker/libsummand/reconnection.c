@@ -16,6 +16,7 @@
 #define REST_MS        5000 /* of an attempt, beside what silence of a fabric takes of it */
 #define HURRY_MS       500 /* who cannot go on says so within a second */
 #define HURRY_AGAIN_MS 50
+#define TAKEN_MS       2000 /* whose connection is taken waits for longer: that is no dead process */
 #define MS_NS          (SMD_SECOND_NS / 1000)
 #define STAYED_NS      (10 * SMD_SECOND_NS) /* one that was there for so long is no flickering one */
 
@@ -79,40 +80,46 @@ static void try_now(struct smd_target *target)
 	smd_remote_try_again(target->remotes[0], 0);
 }
 
-/* Whoever waits has no other server, and this one is there: it has the time that lanes take; or, as
- * long as it says nothing, that of any server that is silent. */
-static bool may_go_on(struct smd_target *target)
+/* Whoever waits has no other server, and this one is there: it has the time that lanes take. Or it
+ * has taken the connection and says nothing, and may stand still for a moment. 0: it has had its
+ * time. */
+static unsigned attempt_left_ms(struct smd_target *target)
 {
 	struct smd_reconnection *reconnection = &target->reconnection;
-	const struct smd_remote_owner *owner = target->remotes[0]->owner;
+	uint64_t spent_ms = (smd_clock_ns() - reconnection->began_ns) / MS_NS;
 	unsigned limit_ms = 0;
 	bool taken = false;
+
+	if (!reconnection->hurried) {
+		return 0;
+	}
 
 	for (unsigned s = 0; s < target->nremotes; s++) {
 		reconnection->answered |= smd_remote_answers(target->remotes[s]);
 		taken |= smd_remote_is_taken(target->remotes[s]);
 	}
 	if (reconnection->answered) {
-		limit_ms = attempt_ms(owner);
+		limit_ms = attempt_ms(target->remotes[0]->owner);
 	} else if (taken) {
-		limit_ms = owner->config->heartbeat_ms;
+		limit_ms = TAKEN_MS;
 	}
-	return reconnection->hurried &&
-	       smd_clock_ns() - reconnection->began_ns < (uint64_t)limit_ms * MS_NS;
+	return spent_ms < limit_ms ? (unsigned)(limit_ms - spent_ms) : 0;
 }
 
 static void on_timer(evutil_socket_t fd, short what, void *arg)
 {
 	struct smd_target *target = arg;
 	struct smd_reconnection *reconnection = &target->reconnection;
+	unsigned left_ms;
 
 	(void)fd;
 	(void)what;
 	if (context_of(target)->remote_owner.failed) {
 		return;
 	}
-	if (reconnection->under_way && may_go_on(target)) {
-		arm(reconnection, HURRY_MS);
+	left_ms = reconnection->under_way ? attempt_left_ms(target) : 0;
+	if (left_ms) {
+		arm(reconnection, left_ms < HURRY_MS ? left_ms : HURRY_MS);
 		return;
 	}
 	if (reconnection->under_way) {

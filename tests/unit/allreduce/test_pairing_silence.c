@@ -150,8 +150,7 @@ static void stand_still(evutil_socket_t fd, short what, void *arg)
 	usleep(1500000);
 }
 
-/* Its host has taken the connection, as of a process that has much to do or is stopped: it is as
- * any server that is silent. */
+/* Its host has taken the connection, as of a process that has much to do. */
 static void the_last_server_that_stands_still_is_waited_for(void **state)
 {
 	const struct smd_server_config both[] = {
