@@ -3,6 +3,7 @@
 #include <event2/event.h>
 #include <event2/thread.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -123,7 +124,7 @@ static int watch_signals(struct program *program)
 	sigemptyset(&watched);
 	sigaddset(&watched, SIGTERM);
 	sigaddset(&watched, SIGINT);
-	sigprocmask(SIG_BLOCK, &watched, NULL);
+	pthread_sigmask(SIG_BLOCK, &watched, NULL); /* others run by now */
 	program->signal_fd = signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC);
 	if (program->signal_fd < 0) {
 		return -errno;

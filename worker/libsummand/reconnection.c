@@ -16,7 +16,7 @@
 #define REST_MS        5000 /* of an attempt, beside what silence of a fabric takes of it */
 #define HURRY_MS       500 /* who cannot go on says so within a second */
 #define HURRY_AGAIN_MS 50
-#define TAKEN_MS       2000 /* whose connection is taken waits for longer: that is no dead process */
+#define TAKEN_MS       2000 /* instead, where a connection is taken: by no dead process */
 #define MS_NS          (SMD_SECOND_NS / 1000)
 #define STAYED_NS      (10 * SMD_SECOND_NS) /* one that was there for so long is no flickering one */
 
@@ -80,9 +80,8 @@ static void try_now(struct smd_target *target)
 	smd_remote_try_again(target->remotes[0], 0);
 }
 
-/* Whoever waits has no other server, and this one is there: it has the time that lanes take. Or it
- * has taken the connection and says nothing, and may stand still for a moment. 0: it has had its
- * time. */
+/* Whoever waits has no other server. One that answers has the time that lanes take; one that takes
+ * the connection and says nothing may stand still for a moment. 0: it has had its time. */
 static unsigned attempt_left_ms(struct smd_target *target)
 {
 	struct smd_reconnection *reconnection = &target->reconnection;
@@ -93,7 +92,6 @@ static unsigned attempt_left_ms(struct smd_target *target)
 	if (!reconnection->hurried) {
 		return 0;
 	}
-
 	for (unsigned s = 0; s < target->nremotes; s++) {
 		reconnection->answered |= smd_remote_answers(target->remotes[s]);
 		taken |= smd_remote_is_taken(target->remotes[s]);

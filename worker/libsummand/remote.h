@@ -220,8 +220,8 @@ static inline bool smd_remote_answers(const struct smd_remote *remote)
 	return remote->lane && !remote->welcomed && (remote->challenged || remote->answered);
 }
 
-/* It is being connected, and its host has taken the connection: whoever listens there is no dead
- * process, but may stand still. */
+/* It is being connected, and its host has taken this connection, or the attempt's before it:
+ * whoever listens there is no dead process, but may stand still. */
 static inline bool smd_remote_is_taken(const struct smd_remote *remote)
 {
 	return remote->lane && !remote->welcomed && remote->greeted;

@@ -110,36 +110,56 @@ static void what_was_in_vain_is_not_tried_when_a_server_returns(void **state)
 	pool_stop(&pool);
 }
 
+/* One rank, with two servers. */
+struct alone {
+	struct pool pool;
+	smd_context *context;
+	smd_comm *comm;
+};
+
+static void alone_sums(const struct alone *alone)
+{
+	int32_t value = 7;
+
+	assert_int_equal(smd_allreduce(alone->comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
+	assert_int_equal(value, 7);
+}
+
+static void alone_begin(struct alone *alone, const char *transport)
+{
+	const struct smd_server_config config = pairing_configure(1, true, NULL);
+	const struct smd_server_config both[] = {config, config};
+	struct smd_context_options options = {
+		.replica = "worker", .job = "job", .transport = transport, .connect_timeout_s = 60};
+
+	pool_start(&alone->pool, "tcp", 2, both);
+	options.servers = alone->pool.list;
+	assert_int_equal(smd_context_create(&options, &alone->context), 0);
+	assert_int_equal(smd_comm_create(alone->context, "group", 1, 0, &alone->comm), 0);
+	alone_sums(alone);
+}
+
+static void alone_end(struct alone *alone)
+{
+	smd_comm_destroy(alone->comm);
+	smd_context_destroy(alone->context);
+	pool_stop(&alone->pool);
+}
+
 /* Where no other server is left, one that answers has the time that its lane takes, as another
  * device that has to be opened first. */
 static void the_last_server_that_answers_has_its_time(void **state)
 {
-	const struct smd_server_config both[] = {
-		pairing_configure(1, true, NULL), pairing_configure(1, true, NULL)};
-	struct smd_context_options options = {
-		.replica = "worker", .job = "job", .transport = "either", .connect_timeout_s = 60};
-	int32_t value = 7;
-	smd_context *context;
-	struct pool pool;
-	smd_comm *comm;
+	struct alone alone;
 
 	(void)state;
-	pool_start(&pool, "tcp", 2, both);
-	options.servers = pool.list;
-	capture_begin();
-	assert_int_equal(smd_context_create(&options, &context), 0);
-	assert_int_equal(smd_comm_create(context, "group", 1, 0, &comm), 0);
-	assert_int_equal(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
+	alone_begin(&alone, "either");
 	smd_carried_trials.time_out = ALL; /* so lanes go over TCP, after that: */
 	smd_carried_trials.time_out_ms = 1500;
-	pool_lose_first(context, 2);
-	assert_int_equal(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
-	assert_int_equal(value, 7);
+	pool_lose_first(alone.context, 2);
+	alone_sums(&alone);
 	assert_in_range(ALL - smd_carried_trials.time_out, 1, 4);
-	smd_comm_destroy(comm);
-	smd_context_destroy(context);
-	capture_end();
-	pool_stop(&pool);
+	alone_end(&alone);
 }
 
 static void stand_still(evutil_socket_t fd, short what, void *arg)
@@ -153,31 +173,18 @@ static void stand_still(evutil_socket_t fd, short what, void *arg)
 /* Its host has taken the connection, as of a process that has much to do. */
 static void the_last_server_that_stands_still_is_waited_for(void **state)
 {
-	const struct smd_server_config both[] = {
-		pairing_configure(1, false, NULL), pairing_configure(1, false, NULL)};
-	struct smd_context_options options = {
-		.replica = "worker", .job = "job", .transport = "tcp", .connect_timeout_s = 60};
 	const struct timeval now = {0, 0};
-	int32_t value = 7;
-	smd_context *context;
-	struct pool pool;
-	smd_comm *comm;
+	struct alone alone;
 
 	(void)state;
-	pool_start(&pool, "tcp", 2, both);
-	options.servers = pool.list;
-	assert_int_equal(smd_context_create(&options, &context), 0);
-	assert_int_equal(smd_comm_create(context, "group", 1, 0, &comm), 0);
-	assert_int_equal(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
+	alone_begin(&alone, "tcp");
 	for (int i = 0; i < 2; i++) {
-		event_base_once(pool.servers[i].base, -1, EV_TIMEOUT, stand_still, NULL, &now);
+		event_base_once(
+			alone.pool.servers[i].base, -1, EV_TIMEOUT, stand_still, NULL, &now);
 	}
-	pool_lose_first(context, 2);
-	assert_int_equal(smd_allreduce(comm, &value, &value, 1, SMD_INT32, SMD_SUM), 0);
-	assert_int_equal(value, 7);
-	smd_comm_destroy(comm);
-	smd_context_destroy(context);
-	pool_stop(&pool);
+	pool_lose_first(alone.context, 2);
+	alone_sums(&alone);
+	alone_end(&alone);
 }
 
 #define TEST(test) cmocka_unit_test_setup(test, pairing_set_up)

@@ -9,29 +9,31 @@
 
 #include "reduction_server/base/thread.h"
 
-struct masks {
-	sigset_t inside;
-};
-
-static void *look(void *arg)
+static void *look(void *mask)
 {
-	struct masks *masks = arg;
-
-	pthread_sigmask(SIG_SETMASK, NULL, &masks->inside);
+	pthread_sigmask(SIG_SETMASK, NULL, mask);
 	return NULL;
+}
+
+/* What a thread of ours has blocked. */
+static sigset_t mask_inside(void)
+{
+	pthread_t thread;
+	sigset_t mask;
+
+	assert_int_equal(smd_thread_start(&thread, NULL, look, &mask), 0);
+	pthread_join(thread, NULL);
+	return mask;
 }
 
 static void takes_no_signal_of_the_program(void **state)
 {
 	static const int programs[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD, SIGALRM, SIGUSR1, SIGPROF};
-	struct masks masks;
-	pthread_t thread;
+	const sigset_t mask = mask_inside();
 
 	(void)state;
-	assert_int_equal(smd_thread_start(&thread, NULL, look, &masks), 0);
-	pthread_join(thread, NULL);
 	for (size_t i = 0; i < sizeof(programs) / sizeof(programs[0]); i++) {
-		assert_int_equal(sigismember(&masks.inside, programs[i]), 1);
+		assert_int_equal(sigismember(&mask, programs[i]), 1);
 	}
 }
 
@@ -39,32 +41,26 @@ static void takes_no_signal_of_the_program(void **state)
 static void takes_what_it_raises_itself(void **state)
 {
 	static const int own[] = {SIGSEGV, SIGBUS, SIGSYS, SIGABRT, SIGFPE, SIGILL, SIGTRAP};
-	struct masks masks;
-	pthread_t thread;
+	const sigset_t mask = mask_inside();
 
 	(void)state;
-	assert_int_equal(smd_thread_start(&thread, NULL, look, &masks), 0);
-	pthread_join(thread, NULL);
 	for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++) {
-		assert_int_equal(sigismember(&masks.inside, own[i]), 0);
+		assert_int_equal(sigismember(&mask, own[i]), 0);
 	}
 }
 
 static void the_callers_mask_stays(void **state)
 {
-	struct masks masks;
-	pthread_t thread;
 	sigset_t mine;
 
 	(void)state;
 	sigemptyset(&mine);
 	sigaddset(&mine, SIGUSR2);
 	pthread_sigmask(SIG_SETMASK, &mine, NULL);
-	assert_int_equal(smd_thread_start(&thread, NULL, look, &masks), 0);
-	pthread_join(thread, NULL);
-	look(&masks);
-	assert_int_equal(sigismember(&masks.inside, SIGUSR2), 1);
-	assert_int_equal(sigismember(&masks.inside, SIGTERM), 0);
+	(void)mask_inside();
+	look(&mine);
+	assert_int_equal(sigismember(&mine, SIGUSR2), 1);
+	assert_int_equal(sigismember(&mine, SIGTERM), 0);
 }
 
 int main(void)
