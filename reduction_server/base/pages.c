@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdbool.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "reduction_server/base/numa.h"
 
@@ -53,8 +54,7 @@ int smd_pages_map(struct smd_pages *pages, size_t bytes)
 		return -ENOMEM;
 	}
 	begin = large ? round_up((uintptr_t)mapping) : (uintptr_t)mapping;
-	*pages = (struct smd_pages){
-		(uint8_t *)begin, SMD_PAGES_SMALL, (uint8_t *)mapping, mapped};
+	*pages = (struct smd_pages){(uint8_t *)begin, SMD_PAGES_SMALL, (uint8_t *)mapping, mapped};
 	if (large && madvise(pages->memory, round_up(bytes), MADV_HUGEPAGE) == 0) {
 		pages->kind = SMD_PAGES_TRANSPARENT;
 	}
@@ -74,6 +74,21 @@ int smd_pages_map_near(struct smd_pages *pages, size_t bytes, int node)
 void smd_pages_unmap(struct smd_pages *pages)
 {
 	munmap(pages->mapping, pages->mapped);
+}
+
+void smd_pages_populate(void *memory, size_t bytes)
+{
+	uintptr_t at = (uintptr_t)memory & ~((uintptr_t)sysconf(_SC_PAGESIZE) - 1);
+	uintptr_t end = (uintptr_t)memory + bytes;
+	int ret = 0;
+
+	/* Who maps memory meanwhile waits for one step. */
+	while (ret == 0 && at < end) {
+		size_t step = end - at < SMD_PAGES_HUGE ? end - at : SMD_PAGES_HUGE;
+
+		ret = madvise((void *)at, step, MADV_POPULATE_WRITE);
+		at += step;
+	}
 }
 
 const char *smd_pages_name(enum smd_pages_kind kind)

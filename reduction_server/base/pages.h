@@ -29,6 +29,10 @@ int smd_pages_map(struct smd_pages *pages, size_t bytes);
 /* The same, from that NUMA node as long as it has some; -1: from where it is touched. */
 int smd_pages_map_near(struct smd_pages *pages, size_t bytes, int node);
 void smd_pages_unmap(struct smd_pages *pages);
+/* Has these bytes of it in memory, as they are: whoever touches or pins them next does not wait for
+ * the kernel to clear pages. Any thread, also while others use them. A kernel before Linux 5.14
+ * does nothing. */
+void smd_pages_populate(void *memory, size_t bytes);
 
 /* A phrase for the log. */
 const char *smd_pages_name(enum smd_pages_kind kind);

@@ -81,10 +81,10 @@ struct smd_transport_ops {
 	bool (*node)(const char *addresses, unsigned shards, int *node);
 	/*
 	 * The loop will have lanes, or ones made over those, that come to these addresses, as that
-	 * shard, and
-	 * payloads of at most `largest` bytes in that memory: opens and registers now what they
-	 * will share, until the loop ends, so that no chunk has to wait for it. What cannot be had
-	 * now is tried again when it is needed. NULL operation: there is no such thing.
+	 * shard, and payloads of at most `largest` bytes in that memory: opens now what they will
+	 * share, and begins to register the memory, beside what else the loop does, so that no
+	 * chunk has to wait for it; until the loop ends. What cannot be had now is tried again when
+	 * it is needed. NULL operation: there is no such thing.
 	 */
 	void (*prepare)(struct event_base *base, const char *addresses, unsigned shard,
 		struct smd_extent memory, size_t largest);

@@ -80,6 +80,7 @@ struct rdma_loop {
 	unsigned users; /* lanes and listeners, and: */
 	bool serves;    /* it is a shard's, */
 	bool prepared;  /* and stays until its base ends (prepare.c) */
+	struct rdma_preparation *preparation; /* its memory is being registered; NULL: it is not */
 	LIST_HEAD(, rdma_device) devices;
 	LIST_HEAD(, rdma_drain) drains;
 	LIST_HEAD(, rdma_drain) stuck; /* of them, at the loop's end: with the maker for good */

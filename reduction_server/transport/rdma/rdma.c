@@ -1,10 +1,10 @@
 /*
  * RDMA lanes as their owners see them: queue pairs whose two ends write into each other's memory
- * (specs/design/rdma.md). connect.c, listen.c and offer.c make lanes, send.c and receive.c move messages,
- * end.c and close.c end them, device.c polls.
+ * (specs/design/rdma.md). connect.c, listen.c and offer.c make lanes, send.c and receive.c move
+ * messages, end.c and close.c end them, device.c polls.
  */
-#include "reduction_server/transport/rdma/rate.h"
 #include "reduction_server/transport/rdma/rdma.h"
+#include "reduction_server/transport/rdma/rate.h"
 #include "reduction_server/wire/message.h"
 
 #include <assert.h>
@@ -63,10 +63,11 @@ static void rdma_register_memory(
 	struct rdma_lane *lane = rdma_lane_of(outer);
 
 	/* Without it the memory is treated as callers' is, and that is all. */
-	if (lane->device && smd_rdma_memory_register(lane->device->memory, memory.base,
-				    memory.length, SMD_RDMA_MEMORY_PIECE, largest) == 0 &&
-		now) {
-		smd_rdma_memory_prepare(lane->device->memory, memory.base, memory.length);
+	if (lane->device &&
+		smd_rdma_memory_register(lane->device->memory, memory.base, memory.length,
+			SMD_RDMA_MEMORY_PIECE, largest) == 0 &&
+		now && !lane->loop->preparation) {
+		(void)smd_rdma_memory_prepare(lane->device->memory, memory.base, memory.length);
 	}
 }
 

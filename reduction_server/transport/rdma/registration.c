@@ -377,21 +377,22 @@ int smd_rdma_memory_register(
 	return 0;
 }
 
-void smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, size_t length)
+int smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, size_t length)
 {
-	struct smd_memory_range range = range_of(base, length);
+	const struct smd_memory_range range = range_of(base, length);
 	struct registered *registered = registered_find(memory, range_of(base, 1));
+	int ret = registered ? 0 : -ENOENT;
 
-	for (size_t i = 0; registered && i < registered->count; i++) {
+	for (size_t i = 0; ret == 0 && i < registered->count; i++) {
+		uintptr_t begin = registered->range.begin + i * registered->piece;
 		struct smd_rdma_region *region;
 
-		range.begin = registered->range.begin + i * registered->piece;
-		range.end = range.begin + 1;
-		if (!registered->pieces[i] &&
-			registered_add_piece(memory, registered, range, &region)) {
-			return;
+		if (begin >= range.begin && begin < range.end && !registered->pieces[i]) {
+			ret = registered_add_piece(memory, registered,
+				(struct smd_memory_range){begin, begin + 1}, &region);
 		}
 	}
+	return ret;
 }
 
 void smd_rdma_memory_prepare_bounce(struct smd_rdma_memory *memory)

@@ -107,8 +107,9 @@ void smd_rdma_memory_destroy(struct smd_rdma_memory *memory);
  */
 int smd_rdma_memory_register(
 	struct smd_rdma_memory *memory, void *base, size_t length, size_t piece, size_t largest);
-/* All pieces of it at once, or those before the first that is refused: none at its first use then. */
-void smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, size_t length);
+/* Its pieces that begin in these bytes, now and not at their first use. 0; -ENOENT: none of it is
+ * registered so; or -errno of the first that is refused. */
+int smd_rdma_memory_prepare(struct smd_rdma_memory *memory, const void *base, size_t length);
 /* Nothing can be watched: the first bounce slots are registered now and not for a payload. */
 void smd_rdma_memory_prepare_bounce(struct smd_rdma_memory *memory);
 /*

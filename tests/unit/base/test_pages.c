@@ -26,7 +26,8 @@ static struct {
 	bool forbidden;   /* a control group lets us have none of them */
 	bool transparent; /* the kernel has them */
 	int live;         /* mappings of the test's */
-	unsigned populated;
+	unsigned populated;      /* calls, */
+	uintptr_t populated_end; /* of the last */
 	void *bound; /* to `nodes`, a bit for each, */
 	size_t bound_bytes;
 	unsigned long nodes;
@@ -58,12 +59,13 @@ int __wrap_munmap(void *address, size_t length)
 
 int __wrap_madvise(void *address, size_t length, int advice)
 {
-	assert_int_equal(length % SMD_PAGES_HUGE, 0);
 	assert_non_null(address);
 	if (advice == POPULATE && !machine.forbidden) {
 		machine.populated++;
+		machine.populated_end = (uintptr_t)address + length;
 		return 0;
 	}
+	assert_true(advice == POPULATE || length % SMD_PAGES_HUGE == 0);
 	if (advice == MADV_HUGEPAGE && machine.transparent) {
 		assert_int_equal((uintptr_t)address % SMD_PAGES_HUGE, 0);
 		return 0;
@@ -170,6 +172,21 @@ static void of_no_node_nothing_is_asked(void **state)
 	smd_pages_unmap(&pages);
 }
 
+/* Whole pages, and not too many in one call. */
+static void memory_is_populated_step_by_step(void **state)
+{
+	const uintptr_t begin = 10 * SMD_PAGES_HUGE + 5000;
+	const size_t bytes = 3 * SMD_PAGES_HUGE;
+
+	(void)state;
+	smd_pages_populate((void *)begin, bytes);
+	assert_int_equal(machine.populated, 4);
+	assert_int_equal(machine.populated_end, begin + bytes);
+	machine.forbidden = true;
+	smd_pages_populate((void *)begin, bytes); /* tries once, and that is all */
+	assert_int_equal(machine.populated, 4);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -178,6 +195,7 @@ int main(void)
 		cmocka_unit_test_setup(ordinary_ones_are_always_there, set_up),
 		cmocka_unit_test_setup(memory_comes_from_the_node_that_is_asked_for, set_up),
 		cmocka_unit_test_setup(of_no_node_nothing_is_asked, set_up),
+		cmocka_unit_test_setup(memory_is_populated_step_by_step, set_up),
 	};
 
 	return cmocka_run_group_tests_name("pages", tests, NULL, NULL);

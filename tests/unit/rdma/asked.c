@@ -24,7 +24,7 @@ int managed_set_up(void **state)
 	asked = (struct asked){.end = {.base = link->base, .room = malloc(ROOM)},
 		.receive_buffers = calloc(RDMA_BUFFERS, SMD_RDMA_BUFFER_SIZE),
 		.pool = {malloc(SMD_RDMA_MEMORY_PIECE), SMD_RDMA_MEMORY_PIECE}};
-	smd_transport_rdma.prepare(link->base, "10.0.0.1:7", 5, asked.pool, 1 << 16);
+	stage_prepare(link, "10.0.0.1:7", 5, asked.pool, 1 << 16);
 	link_open(link);
 	assert_int_equal(smd_transport_rdma.listen(link->base, "10.0.0.1:8", asked_on_accept, NULL,
 				 &asked.listener, bound, &error),

@@ -32,6 +32,19 @@ void stage_turn(struct link *link)
 	}
 }
 
+void stage_prepare(struct link *link, const char *addresses, unsigned shard, struct smd_extent pool,
+	size_t largest)
+{
+	struct smd_error error = {""};
+	struct rdma_loop *loop;
+
+	smd_transport_rdma.prepare(link->base, addresses, shard, pool, largest);
+	if (smd_rdma_loop_get(link->base, &loop, &error) == 0) {
+		RUN_UNTIL(link, !loop->preparation);
+		smd_rdma_loop_put(loop);
+	}
+}
+
 unsigned stage_idle(struct link *link)
 {
 	bool connects = script.connects;

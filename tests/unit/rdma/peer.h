@@ -29,6 +29,10 @@ int stage_tear_down(void **state);
 /* Everything that is due: events, completions, what is to be posted; not more than that. */
 void stage_turn(struct link *link);
 
+/* As a shard does when it starts; and until all of its memory is registered. */
+void stage_prepare(struct link *link, const char *addresses, unsigned shard, struct smd_extent pool,
+	size_t largest);
+
 /* How many objects there are before a lane, when one has been there: its card stays open. */
 unsigned stage_idle(struct link *link);
 

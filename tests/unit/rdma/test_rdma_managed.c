@@ -326,7 +326,7 @@ static void what_is_prepared_is_on_the_card_of_the_address(void **state)
 	setenv("SUMMAND_RDMA_DEVICE", "script0", 1);
 	two_cards();
 	for (unsigned shard = 0; shard < 2; shard++) {
-		smd_transport_rdma.prepare(link->base, "10.0.0.2:7", shard, asked.pool, 1 << 16);
+		stage_prepare(link, "10.0.0.2:7", shard, asked.pool, 1 << 16);
 		assert_int_equal(smd_rdma_loop_get(link->base, &loop, &error), 0);
 		assert_string_equal(
 			ibv_get_device_name(LIST_FIRST(&loop->devices)->context->device),

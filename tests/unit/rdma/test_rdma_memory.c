@@ -315,13 +315,15 @@ static void a_pool_is_registered_before_it_is_used(void **state)
 	assert_int_equal(smd_rdma_memory_register(
 				 memory, (void *)BASE, 100 * MIB, SMD_RDMA_MEMORY_PIECE, CHUNK),
 		0);
-	smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB);
+	assert_int_equal(smd_rdma_memory_prepare(memory, (void *)BASE, 40 * MIB), 0);
+	assert_int_equal(registrar.count, 2); /* of 32 MiB each */
+	assert_int_equal(smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB), 0);
 	assert_int_equal(registrar.count, 4);
-	smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB);
+	assert_int_equal(smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB), 0);
 	for (size_t at = 0; at + CHUNK <= 100 * MIB; at += CHUNK / 2) {
 		assert_registered(BASE + at, CHUNK);
 	}
-	smd_rdma_memory_prepare(memory, (void *)(BASE + 200 * MIB), MIB); /* not registered */
+	assert_int_equal(smd_rdma_memory_prepare(memory, (void *)(BASE + 200 * MIB), MIB), -ENOENT);
 	assert_int_equal(registrar.count, 4);
 }
 
@@ -330,7 +332,7 @@ static void what_is_refused_then_is_registered_when_it_is_used(void **state)
 	(void)state;
 	registrar.limit = 70 * MIB;
 	smd_rdma_memory_register(memory, (void *)BASE, 100 * MIB, SMD_RDMA_MEMORY_PIECE, CHUNK);
-	smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB);
+	assert_true(smd_rdma_memory_prepare(memory, (void *)BASE, 100 * MIB) < 0);
 	assert_int_equal(registrar.count, 2);
 	registrar.limit = UINT64_MAX;
 	unmap(0, 1); /* refusals are forgotten */

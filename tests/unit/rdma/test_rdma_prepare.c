@@ -33,7 +33,7 @@ static int prepare_tear_down(void **state)
 static void prepare(struct link *link, const char *addresses)
 {
 	forget_loop(link);
-	smd_transport_rdma.prepare(link->base, addresses, 5, pool, CHUNK);
+	stage_prepare(link, addresses, 5, pool, CHUNK);
 }
 
 static void a_lane_finds_all_that_is_shared(void **state)
@@ -64,6 +64,74 @@ static void a_lane_finds_all_that_is_shared(void **state)
 	assert_int_equal(script.regions, regions);
 	halves_close(&halves);
 	assert_int_equal(script.regions, PIECES); /* and so does the next one */
+}
+
+/* Memory takes long: what comes meanwhile has its turn after each piece. */
+static void memory_is_registered_beside_what_else_there_is(void **state)
+{
+	struct link *link = *state;
+	struct smd_error error = {""};
+	struct rdma_loop *loop;
+
+	two_cards();
+	forget_loop(link);
+	smd_transport_rdma.prepare(link->base, "10.0.0.1:7+10.0.0.2:7", 5, pool, CHUNK);
+	assert_int_equal(script.calls[SCRIPT_queue_create].count, 2);
+	assert_int_equal(script.regions, 0);
+	assert_int_equal(smd_rdma_loop_get(link->base, &loop, &error), 0);
+	while (loop->preparation) {
+		unsigned regions = script.regions;
+
+		event_base_loop(link->base, EVLOOP_ONCE);
+		assert_in_range(script.regions - regions, 0, 2); /* a piece, for each card */
+	}
+	assert_int_equal(script.regions, 2 * PIECES);
+	smd_rdma_loop_put(loop);
+}
+
+/* Its end waits for one piece at most. */
+static void a_loop_ends_before_its_memory_is_registered(void **state)
+{
+	struct link *link = *state;
+
+	forget_loop(link);
+	smd_transport_rdma.prepare(link->base, "10.0.0.1:7", 5, pool, CHUNK);
+	smd_transport_end_loop(link->base);
+	assert_int_equal(script.calls[SCRIPT_region_create].count, 0);
+	assert_int_equal(script.live, 0);
+}
+
+/* Huge pages that were set aside are in memory, and yet their lane's owner does not register all.
+ */
+static void a_lane_that_is_there_first_leaves_the_rest_to_that(void **state)
+{
+	struct link *link = *state;
+	struct peer peer;
+
+	forget_loop(link);
+	smd_transport_rdma.prepare(link->base, "10.0.0.1:7", 5, pool, CHUNK);
+	peer_open(&peer, link);
+	if (rdma_lane_of(peer.end.lane)->loop->preparation) {
+		unsigned regions = script.regions;
+
+		smd_lane_register(peer.end.lane, pool, CHUNK, true);
+		assert_int_equal(script.regions, regions);
+	}
+	RUN_UNTIL(link, script.regions == PIECES + 1);
+	peer_close(&peer, link);
+}
+
+/* One is refused, as where there is a limit of locked memory: the next would be, too. */
+static void nothing_more_is_registered_when_no_card_takes_it(void **state)
+{
+	struct script_call *create = &script.calls[SCRIPT_region_create];
+	struct link *link = *state;
+
+	create->fail_at = 2;
+	create->err = -ENOMEM;
+	prepare(link, "10.0.0.1:7");
+	assert_int_equal(create->count, 2);
+	assert_int_equal(script.regions, 1);
 }
 
 /* The card that was prepared, as the lane of that carrier tells. */
@@ -422,6 +490,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		STAGE(a_lane_finds_all_that_is_shared),
+		STAGE(memory_is_registered_beside_what_else_there_is),
+		STAGE(a_loop_ends_before_its_memory_is_registered),
+		STAGE(a_lane_that_is_there_first_leaves_the_rest_to_that),
+		STAGE(nothing_more_is_registered_when_no_card_takes_it),
 		STAGE(servers_of_one_host_begin_at_different_cards),
 		STAGE(lanes_to_any_address_are_on_the_card_that_they_come_to),
 		STAGE(lanes_to_any_address_of_infiniband_are_on_the_card_of_their_turn),
