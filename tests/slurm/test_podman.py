@@ -67,7 +67,9 @@ class PodmanTest(JobTest):
         self.assertTrue(wait_until(lambda: os.path.exists(log) and os.path.getsize(log) > 0))
         run.send_signal(signal.SIGINT)
         self.assert_code(self.finish(run), 130)
-        self.assertEqual(self.read(run, "logs/workerpool1-0.log"), "started\nasked\n")
+        # podman may have to say that the container has ended before it was asked to.
+        own = [line for line in self.read(run, "logs/workerpool1-0.log").splitlines() if not line.startswith("time=")]
+        self.assertEqual(own, ["started", "asked"])
 
 
 if __name__ == "__main__":

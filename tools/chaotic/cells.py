@@ -70,6 +70,7 @@ STALL = 0.2           # of a loss: agreement and repair
 SILENT_SERVER = 5.9   # until it is found: the limit of 5 s, and two looks, of which there are twelve in it
 LONG, SHORT = 10, 2   # the limits that there are where the one or the other happens
 SILENT_SOON = 2.4     # until it is found with the short one
+TAKEN = 2             # more, where no server is left and something takes connections to one: it may stand still for a moment
 SILENT_RANK = SILENT_HOST = 17.5
 CONNECTING = 20       # what ranks are told to wait for whom they cannot reach, and then they begin without, or end where nobody is left
 LATE = 3.5            # until a late rank has begun without a server that others have lost
@@ -101,10 +102,11 @@ def bound(process, moment, fault, expected=None):
         return late + SOFT.get(fault, SILENT_SERVER if fault == "half-open" else 0) + losses * STALL
     if moment == "connect":
         return CONNECTING + 1
+    taken = TAKEN if process == "servers" else 0
     if fault == "stop":
-        return SILENT_SOON + 1
+        return SILENT_SOON + taken + 1
     if fault == "half-open":
-        return (SILENT_SERVER if process == "servers" else SILENT_RANK) + 1
+        return (SILENT_SERVER if process == "servers" else SILENT_RANK) + taken + 1
     return 1
 
 

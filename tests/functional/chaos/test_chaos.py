@@ -1,4 +1,4 @@
-"""tools/chaos, for two minutes of other cells each time, and its table beside the page's."""
+"""tools/chaos, for a minute of other cells each time, and its table beside the page's."""
 
 import glob
 import os
@@ -16,7 +16,7 @@ import cells  # noqa: E402
 import record  # noqa: E402
 
 CHAOS = os.path.join(SOURCE, "tools", "chaos")
-SECONDS = 120
+SECONDS = 60
 JOBS = 2
 PATIENCE_S = 1200   # cells that have begun are finished, on a machine with much other work
 

@@ -148,9 +148,11 @@ class ScaleTest(ServersBase):
         self.assert_code(self.finish(run), 0)
 
     def test_one_that_ends_slowly(self):
-        run = self.start_running(2, script="trap 'sleep 2; exit' TERM; echo ready >&$SUMMAND_NOTIFY_FD; sleep 1000 & wait")
+        ends = f"until [ -e {self.path('end')} ]; do sleep 0.05; done; exit"
+        run = self.start_running(2, script=f"trap '{ends}' TERM; echo ready >&$SUMMAND_NOTIFY_FD; sleep 1000 & wait")
         self.scale(run, 1)
         self.assertIn("workerpool2-1: has been asked to end and has not yet", self.scale(run, 2, code=1))
+        open(self.path("end"), "w", encoding="ascii").close()
         self.wait_until_state(run, "workerpool2-1", "STOPPED")
         self.scale(run, 2)
         self.wait_until_said(run, "workerpool2-1 serves again")
