@@ -1,5 +1,6 @@
 """Jobs for the runner's tests: specs, runs, and what a run has left behind."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -114,7 +115,8 @@ class JobTest(unittest.TestCase):
         left = wait_until(lambda: not processes_with(self.mark), 20)
         names = [command_of(pid) for pid in processes_with(self.mark)]
         for pid in processes_with(self.mark):
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.assertTrue(left, f"left behind: {names}")
 
     def make_hosts(self):

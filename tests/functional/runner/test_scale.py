@@ -149,7 +149,7 @@ class ScaleTest(ServersBase):
 
     def test_one_that_ends_slowly(self):
         ends = f"until [ -e {self.path('end')} ]; do sleep 0.05; done; exit"
-        run = self.start_running(2, script=f"trap '{ends}' TERM; echo ready >&$SUMMAND_NOTIFY_FD; sleep 1000 & wait")
+        run = self.start_running(2, "--grace=60", script=f"trap '{ends}' TERM; echo ready >&$SUMMAND_NOTIFY_FD; sleep 1000 & wait")
         self.scale(run, 1)
         self.assertIn("workerpool2-1: has been asked to end and has not yet", self.scale(run, 2, code=1))
         open(self.path("end"), "w", encoding="ascii").close()
