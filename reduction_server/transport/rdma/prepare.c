@@ -3,12 +3,13 @@
  * will be on are open, their queues are there, and memory is registered. Else the first lane would
  * do it, and what is registered at its first use would be in the midst of a chunk.
  *
- * Memory takes long: the kernel clears a few GB of pages in a second, and a server may have
- * hundreds. So it is registered piece by piece, from where it is used first, after the maker's
- * thread has had the kernel clear the piece. Lanes are made and are at work meanwhile.
+ * Memory takes long, because the kernel clears it first, and a server may have hundreds of GB. So
+ * it is registered piece by piece, from where it is used first, after the maker's thread has had
+ * the kernel clear the piece. Lanes are made and are at work meanwhile.
  */
 #include <errno.h>
 #include <stdatomic.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,8 +26,7 @@ struct rdma_preparation {
 	struct rdma_loop *loop;
 	struct smd_extent memory;
 	size_t largest;
-	size_t at;  /* the pieces before this are registered; the maker has the one that begins here
-		     */
+	size_t at;  /* where the piece begins that the maker has; those before are registered */
 	bool ended; /* by the loop's end */
 };
 
